@@ -1,0 +1,63 @@
+//! Tollgate side by side with its peers, and against its own promises.
+//!
+//! Every figure that the documents state is printed by one of these subcommands.
+
+mod accuracy;
+mod contender;
+mod flood;
+mod keys;
+mod ledger;
+mod pauses;
+mod random;
+mod resident;
+mod table;
+mod timer;
+mod upkeep;
+
+use std::error::Error;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Measures Tollgate, side by side with its peers where there are any.
+#[derive(Parser)]
+#[command(version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Time per decision and memory per key, beside governor, throttlecrab and pingora-limits
+    Ledger(ledger::LedgerArgs),
+    /// The longest that single decisions take while the table grows, reclaims or evicts
+    Pauses(pauses::PausesArgs),
+    /// Memory and exactness under a flood of new keys; fails if either suffers
+    Flood(flood::FloodArgs),
+    /// How often each algorithm is wrong, judged against an exact log
+    Accuracy(accuracy::AccuracyArgs),
+    /// The child process of `ledger` that fills one table and prints by how much it grew
+    #[command(hide = true)]
+    Memory(ledger::MemoryArgs),
+}
+
+fn main() -> ExitCode {
+    match run(Cli::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("tollgate-bench: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command) -> Result<(), Box<dyn Error>> {
+    match command {
+        Command::Ledger(args) => ledger::run(&args),
+        Command::Pauses(args) => pauses::run(&args),
+        Command::Flood(args) => flood::run(&args),
+        Command::Accuracy(args) => accuracy::run(&args),
+        Command::Memory(args) => ledger::run_memory(&args),
+    }
+}

@@ -1,0 +1,164 @@
+//! Fixed window: a counter that starts anew with every window.
+//!
+//! The cheapest to explain and the easiest to game: up to 2N units pass around a boundary. It is what quotas per
+//! calendar day or month mean, and what envoyproxy/ratelimit does.
+//!
+//! Debt ends with the window that counted it.
+
+use std::cmp::Ordering;
+
+use crate::algorithm::Algorithm;
+use crate::ask::{Ask, Refund};
+use crate::decision::{Decision, Outcome};
+use crate::error::LimitError;
+use crate::rate::Rate;
+use crate::time::{Span, Time};
+use crate::window::{Window, Windows};
+use crate::word::{Packed, WordLayout};
+
+/// N units per window.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FixedWindow {
+    units: u64,
+    windows: Windows,
+    jittered: bool,
+    layout: WordLayout,
+}
+
+/// What one window has counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Count {
+    start: Time,
+    count: u64,
+}
+
+impl FixedWindow {
+    /// `rate` units in each of its periods, aligned to the epoch.
+    pub fn new(rate: Rate) -> FixedWindow {
+        let windows = Windows::of(&rate);
+        let layout = WordLayout::for_windows(&windows);
+        FixedWindow { units: rate.units(), windows, jittered: false, layout }
+    }
+
+    /// `units` in each of any windows, those of a calendar say.
+    pub fn in_windows(units: u64, windows: Windows) -> Result<FixedWindow, LimitError> {
+        if units == 0 {
+            return Err(LimitError::NoUnits);
+        }
+        let layout = WordLayout::for_windows(&windows);
+        Ok(FixedWindow { units, windows, jittered: false, layout })
+    }
+
+    /// Lets every key's windows begin at an offset of its own, so that not all keys reset at once. The days of a
+    /// calendar stay where they are.
+    #[must_use]
+    pub fn jittered(self) -> FixedWindow {
+        FixedWindow { jittered: true, ..self }
+    }
+
+    fn count_max(&self) -> u64 {
+        self.units.saturating_mul(2)
+    }
+
+    /// The window to count in and what it has counted. A caller whose clock lags behind the one who opened the
+    /// window counts in that window too; one that lags by more (a clock was set back) waits for one window at most.
+    #[inline]
+    fn current(&self, state: &Count, now: Time) -> (Window, u64) {
+        let window = self.windows.at(now);
+        let count = state.count.min(self.count_max());
+        match state.start.cmp(&window.start) {
+            Ordering::Less => (window, 0),
+            Ordering::Equal => (window, count),
+            Ordering::Greater => (self.windows.at(window.end), count),
+        }
+    }
+}
+
+impl Algorithm for FixedWindow {
+    type State = Count;
+
+    #[inline]
+    fn decide(&self, state: &mut Count, ask: Ask) -> Decision {
+        let (window, mut count) = self.current(state, ask.now);
+        let units = ask.cost.units();
+        let left = self.units.saturating_sub(count);
+        let allowed = units <= left && count <= self.units;
+        if allowed && ask.takes() {
+            count += units;
+            *state = Count { start: window.start, count };
+        } else if !allowed && ask.books() {
+            count = count.saturating_add(units).min(count.max(self.count_max()));
+            *state = Count { start: window.start, count };
+        }
+        let reset_after = window.end.since(ask.now);
+        let outcome = if allowed {
+            Outcome::ALLOWED
+        } else if units > self.units {
+            Outcome::Never
+        } else {
+            Outcome::NotNow { retry_after: reset_after }
+        };
+        Decision {
+            outcome,
+            limit: self.units,
+            remaining: self.units.saturating_sub(count),
+            reset_after: Some(reset_after),
+        }
+    }
+
+    fn give_back(&self, state: &mut Count, refund: Refund) {
+        if state.start == self.windows.at(refund.counted_at).start {
+            state.count = state.count.min(self.count_max()).saturating_sub(refund.units);
+        }
+    }
+
+    fn used(&self, state: &Count, now: Time) -> u64 {
+        self.current(state, now).1
+    }
+
+    fn expires_at(&self, state: &Count) -> Time {
+        if state.count == 0 { Time::default() } else { self.windows.end_of(state.start) }
+    }
+
+    fn jitter(&self) -> Option<Span> {
+        match self.windows {
+            Windows::Every(period) if self.jittered => Some(period),
+            _ => None,
+        }
+    }
+
+    fn shape(&self) -> u64 {
+        self.windows.shape().wrapping_mul(2) | u64::from(self.jitter().is_some())
+    }
+}
+
+impl Packed for FixedWindow {
+    fn packs(&self) -> bool {
+        self.count_max() <= self.layout.payload_max()
+    }
+
+    #[inline]
+    fn pack(&self, state: &Count) -> u64 {
+        self.layout.join(self.windows.end_of(state.start), state.count.min(self.count_max()))
+    }
+
+    #[inline]
+    fn unpack(&self, word: u64) -> Count {
+        match self.layout.split(word) {
+            None => Count::default(),
+            Some((inside, count)) => Count { start: self.windows.at(inside).start, count },
+        }
+    }
+}
+
+impl Count {
+    /// Units counted in the window.
+    pub fn units(&self) -> u64 {
+        self.count
+    }
+
+    /// The first moment of the window.
+    pub fn window_start(&self) -> Time {
+        self.start
+    }
+}

@@ -1,0 +1,65 @@
+//! Leaky bucket as a meter: the token bucket seen from the other side.
+//!
+//! Units pour in, leak out at one every T ticks, and whatever would overflow the bucket is denied. "What has not
+//! leaked yet" is the token bucket's backlog and "the bucket's size" its burst, so the arithmetic is the same
+//! and is not written again. Bound: as for the token bucket.
+
+use crate::algorithm::Algorithm;
+use crate::algorithm::token_bucket::TokenBucket;
+use crate::ask::{Ask, Refund};
+use crate::decision::Decision;
+use crate::error::LimitError;
+use crate::rate::Rate;
+use crate::time::Time;
+use crate::word::Packed;
+
+/// A bucket of a given size that leaks at a given rate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct LeakyBucket {
+    bucket: TokenBucket,
+}
+
+impl LeakyBucket {
+    /// A bucket that holds `size` units and leaks at `rate`.
+    pub fn new(rate: Rate, size: u64) -> Result<LeakyBucket, LimitError> {
+        Ok(LeakyBucket { bucket: TokenBucket::new(rate, size)? })
+    }
+}
+
+impl Algorithm for LeakyBucket {
+    type State = Time;
+
+    fn decide(&self, empty_at: &mut Time, ask: Ask) -> Decision {
+        self.bucket.decide(empty_at, ask)
+    }
+
+    fn give_back(&self, empty_at: &mut Time, refund: Refund) {
+        self.bucket.give_back(empty_at, refund);
+    }
+
+    fn used(&self, empty_at: &Time, now: Time) -> u64 {
+        self.bucket.used(empty_at, now)
+    }
+
+    fn expires_at(&self, empty_at: &Time) -> Time {
+        self.bucket.expires_at(empty_at)
+    }
+
+    fn shape(&self) -> u64 {
+        self.bucket.shape()
+    }
+}
+
+impl Packed for LeakyBucket {
+    fn packs(&self) -> bool {
+        true
+    }
+
+    fn pack(&self, empty_at: &Time) -> u64 {
+        self.bucket.pack(empty_at)
+    }
+
+    fn unpack(&self, word: u64) -> Time {
+        self.bucket.unpack(word)
+    }
+}

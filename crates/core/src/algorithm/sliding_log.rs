@@ -1,0 +1,140 @@
+//! Sliding log: remembers when every unit was taken, and so is exact.
+//!
+//! Never more than N units in any period, never a wrong denial; the price is a state that grows with N, so N is
+//! capped. Units taken at the same moment share an entry.
+
+use std::collections::VecDeque;
+
+use crate::algorithm::Algorithm;
+use crate::ask::{Ask, Refund};
+use crate::decision::{Decision, Outcome};
+use crate::error::LimitError;
+use crate::rate::Rate;
+use crate::time::{Span, Time};
+
+/// Exactly N units in any period.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SlidingLog {
+    units: u64,
+    period: Span,
+}
+
+/// When units were taken, the oldest first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Log {
+    entries: VecDeque<Entry>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Entry {
+    taken_at: Time,
+    units: u64,
+}
+
+impl SlidingLog {
+    /// The most units a log may hold.
+    pub const UNITS_MAX: u64 = 1 << 16;
+
+    /// `rate`, exactly.
+    pub fn new(rate: Rate) -> Result<SlidingLog, LimitError> {
+        if rate.units() > SlidingLog::UNITS_MAX {
+            return Err(LimitError::LogTooLarge { units: rate.units(), units_max: SlidingLog::UNITS_MAX });
+        }
+        Ok(SlidingLog { units: rate.units(), period: rate.period() })
+    }
+
+    /// The entries that still count, oldest first: those of `(now - W, now]`, and any from a clock ahead.
+    fn counting<'a>(&self, log: &'a Log, now: Time) -> impl DoubleEndedIterator<Item = &'a Entry> + use<'a> {
+        let expired = log.entries.partition_point(|entry| self.leaves_at(entry) <= now);
+        log.entries.range(expired..)
+    }
+
+    fn leaves_at(&self, entry: &Entry) -> Time {
+        entry.taken_at.plus(self.period)
+    }
+
+    fn add(&self, log: &mut Log, units: u64, now: Time) {
+        let expired = log.entries.partition_point(|entry| self.leaves_at(entry) <= now);
+        log.entries.drain(..expired);
+        match log.entries.back_mut() {
+            // A caller whose clock lags is taken to ask when the last one did, so that the log stays in order.
+            Some(last) if last.taken_at >= now => last.units += units,
+            _ => log.entries.push_back(Entry { taken_at: now, units }),
+        }
+    }
+
+    /// When enough of the oldest entries have left to make room for `units`.
+    fn retry_after(&self, log: &Log, units: u64, used: u64, now: Time) -> Span {
+        let mut over = used.saturating_add(units).saturating_sub(self.units);
+        for entry in self.counting(log, now) {
+            over = over.saturating_sub(entry.units);
+            if over == 0 {
+                return self.leaves_at(entry).since(now);
+            }
+        }
+        Span::ZERO
+    }
+}
+
+impl Algorithm for SlidingLog {
+    type State = Log;
+
+    fn decide(&self, log: &mut Log, ask: Ask) -> Decision {
+        let used = self.used(log, ask.now);
+        let units = ask.cost.units();
+        let allowed = used <= self.units && units <= self.units - used;
+        let booked = if allowed && ask.takes() {
+            units
+        } else if !allowed && ask.books() {
+            units.min((2 * self.units).saturating_sub(used))
+        } else {
+            0
+        };
+        if booked > 0 {
+            self.add(log, booked, ask.now);
+        }
+        let used = used + booked;
+        let outcome = if allowed {
+            Outcome::ALLOWED
+        } else if units > self.units {
+            Outcome::Never
+        } else {
+            Outcome::NotNow { retry_after: self.retry_after(log, units, used, ask.now) }
+        };
+        let newest = self.counting(log, ask.now).next_back();
+        Decision {
+            outcome,
+            limit: self.units,
+            remaining: self.units.saturating_sub(used),
+            reset_after: Some(newest.map_or(Span::ZERO, |entry| self.leaves_at(entry).since(ask.now))),
+        }
+    }
+
+    fn give_back(&self, log: &mut Log, refund: Refund) {
+        let mut units = refund.units;
+        while let Some(newest) = log.entries.back_mut() {
+            if newest.units > units {
+                newest.units -= units;
+                return;
+            }
+            units -= newest.units;
+            log.entries.pop_back();
+        }
+    }
+
+    fn used(&self, log: &Log, now: Time) -> u64 {
+        self.counting(log, now).map(|entry| entry.units).sum()
+    }
+
+    fn expires_at(&self, log: &Log) -> Time {
+        log.entries.back().map_or(Time::default(), |entry| self.leaves_at(entry))
+    }
+
+    fn heap_bytes(log: &Log) -> usize {
+        log.entries.capacity() * size_of::<Entry>()
+    }
+
+    fn shape(&self) -> u64 {
+        0 // When units were taken is true under any numbers.
+    }
+}

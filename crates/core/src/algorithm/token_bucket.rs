@@ -1,0 +1,149 @@
+//! Token bucket, stored as GCRA: the whole state is one moment.
+//!
+//! A bucket holds B units and gets one back every T ticks. Instead of a level and the time it was true at, keep
+//! the theoretical arrival time (TAT): the moment at which the bucket would be full again. A unit taken moves
+//! it T further away, time passing brings it nearer, and a bucket whose TAT has passed equals one never seen.
+//!
+//! ```text
+//!   now                     TAT           now + B*T
+//!    |------- backlog -------|              |
+//!    |<------------- capacity ------------->|      admit iff backlog + c*T <= capacity
+//! ```
+//!
+//! Bound: at most `B + L/T` units in any interval `L`.
+
+use crate::algorithm::Algorithm;
+use crate::ask::{Ask, Refund};
+use crate::decision::{Decision, Outcome};
+use crate::error::LimitError;
+use crate::rate::Rate;
+use crate::time::{Span, Time};
+use crate::word::Packed;
+
+/// N units per period, of which up to B may come at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TokenBucket {
+    burst: u64,
+    interval_ticks: u64,
+    capacity_ticks: u64,
+    backlog_ticks_max: u64,
+}
+
+impl TokenBucket {
+    /// A bucket of `burst` units that refills at `rate`.
+    pub fn new(rate: Rate, burst: u64) -> Result<TokenBucket, LimitError> {
+        if burst == 0 {
+            return Err(LimitError::NoBurst);
+        }
+        let interval_ticks = rate.interval_ticks()?;
+        let capacity_ticks = burst
+            .checked_mul(interval_ticks)
+            .filter(|&ticks| ticks <= Span::MAX.0)
+            .ok_or(LimitError::TooLong { ticks_max: Span::MAX.0 })?;
+        Ok(TokenBucket { burst, interval_ticks, capacity_ticks, backlog_ticks_max: 2 * capacity_ticks })
+    }
+
+    /// Reads every state as it is, whatever numbers wrote it: for callers that bring their numbers with each
+    /// call. A limit that belongs to a rule instead trims what a larger limit left behind to one whole limit
+    /// of debt, so that nobody waits longer than the rule now allows.
+    #[must_use]
+    pub fn reading_foreign_states(self) -> TokenBucket {
+        TokenBucket { backlog_ticks_max: u64::MAX, ..self }
+    }
+
+    /// The ticks one unit takes to come back.
+    pub fn interval(&self) -> Span {
+        Span(self.interval_ticks)
+    }
+
+    #[inline]
+    fn backlog_ticks(&self, tat: Time, now: Time) -> u64 {
+        tat.since(now).0.min(self.backlog_ticks_max)
+    }
+
+    #[inline]
+    fn answer(&self, outcome: Outcome, backlog_ticks: u64) -> Decision {
+        Decision {
+            outcome,
+            limit: self.burst,
+            remaining: self.capacity_ticks.saturating_sub(backlog_ticks) / self.interval_ticks,
+            reset_after: Some(Span(backlog_ticks)),
+        }
+    }
+
+    /// The denial of a question, after it was booked if it is to be.
+    #[cold]
+    fn deny(&self, tat: &mut Time, ask: Ask, mut backlog_ticks: u64) -> Decision {
+        let cost_ticks = ask.cost.units().saturating_mul(self.interval_ticks);
+        if ask.books() {
+            let debt_end = backlog_ticks.max(2 * self.capacity_ticks);
+            backlog_ticks = backlog_ticks.saturating_add(cost_ticks).min(debt_end);
+            *tat = ask.now.plus(Span(backlog_ticks));
+        }
+        let outcome = if ask.cost.units() > self.burst {
+            Outcome::Never
+        } else {
+            let retry_ticks = backlog_ticks.saturating_add(cost_ticks) - self.capacity_ticks;
+            Outcome::NotNow { retry_after: Span(retry_ticks) }
+        };
+        self.answer(outcome, backlog_ticks)
+    }
+}
+
+impl Algorithm for TokenBucket {
+    type State = Time;
+
+    #[inline]
+    fn decide(&self, tat: &mut Time, ask: Ask) -> Decision {
+        let backlog_ticks = self.backlog_ticks(*tat, ask.now);
+        let units = ask.cost.units();
+        if units > self.burst {
+            return self.deny(tat, ask, backlog_ticks);
+        }
+        let filled_ticks = backlog_ticks.saturating_add(units * self.interval_ticks);
+        if filled_ticks > self.capacity_ticks {
+            return self.deny(tat, ask, backlog_ticks);
+        }
+        if !ask.takes() {
+            return self.answer(Outcome::ALLOWED, backlog_ticks);
+        }
+        *tat = ask.now.plus(Span(filled_ticks));
+        self.answer(Outcome::ALLOWED, filled_ticks)
+    }
+
+    fn give_back(&self, tat: &mut Time, refund: Refund) {
+        let backlog_ticks = self.backlog_ticks(*tat, refund.now);
+        if backlog_ticks > 0 {
+            let refund_ticks = refund.units.saturating_mul(self.interval_ticks);
+            *tat = refund.now.plus(Span(backlog_ticks.saturating_sub(refund_ticks)));
+        }
+    }
+
+    fn used(&self, tat: &Time, now: Time) -> u64 {
+        self.backlog_ticks(*tat, now).div_ceil(self.interval_ticks)
+    }
+
+    fn expires_at(&self, tat: &Time) -> Time {
+        *tat
+    }
+
+    fn shape(&self) -> u64 {
+        0 // A moment is a moment, whatever the numbers.
+    }
+}
+
+impl Packed for TokenBucket {
+    fn packs(&self) -> bool {
+        true
+    }
+
+    #[inline]
+    fn pack(&self, tat: &Time) -> u64 {
+        tat.0
+    }
+
+    #[inline]
+    fn unpack(&self, word: u64) -> Time {
+        Time(word)
+    }
+}

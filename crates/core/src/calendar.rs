@@ -1,0 +1,152 @@
+//! Windows that follow a calendar: days, weeks and months of a time zone, with their uneven lengths.
+//!
+//! A day of 23 hours is one window, and so is February. Where the boundaries lie is asked of the time zone
+//! database that is compiled in; the window found last is remembered, because nearly every question falls
+//! into it.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use jiff::civil::{Date, Weekday};
+use jiff::tz::TimeZone;
+use jiff::{Timestamp, ToSpan};
+
+use crate::error::LimitError;
+use crate::time::{Span, Tick, Time};
+use crate::window::Window;
+
+/// What a calendar window spans.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CalendarUnit {
+    /// From midnight to midnight.
+    Day,
+    /// From Monday to Monday.
+    Week,
+    /// From the first to the first.
+    Month,
+}
+
+/// The days, weeks or months of a time zone. The timeline's epoch must be the Unix epoch.
+#[derive(Debug)]
+pub struct Calendar {
+    unit: CalendarUnit,
+    zone: TimeZone,
+    zone_name: String,
+    tick: Tick,
+    /// The window found last: its first second in the high 36 bits, its length in seconds in the low 28. Both in
+    /// one word, so that a relaxed load never sees half of it. Zero is no window.
+    remembered: AtomicU64,
+}
+
+const LENGTH_BITS: u32 = 28;
+/// The last second the time zone database can place, less room for the month around it: the year 9999.
+const SECOND_MAX: u64 = 253_402_207_200 - 40 * 86_400;
+
+impl Calendar {
+    /// The `unit`s of the zone with this IANA name, on a timeline of Unix time in `tick`s.
+    pub fn new(unit: CalendarUnit, zone_name: &str, tick: Tick) -> Result<Calendar, LimitError> {
+        let zone =
+            TimeZone::get(zone_name).map_err(|_| LimitError::UnknownZone { name: zone_name.to_owned() })?;
+        Ok(Calendar { unit, zone, zone_name: zone_name.to_owned(), tick, remembered: AtomicU64::new(0) })
+    }
+
+    /// The `unit`s of UTC.
+    pub fn utc(unit: CalendarUnit, tick: Tick) -> Calendar {
+        let zone_name = "UTC".to_owned();
+        Calendar { unit, zone: TimeZone::UTC, zone_name, tick, remembered: AtomicU64::new(0) }
+    }
+
+    /// The window that `now` falls into. Beyond the year 9999, the last one there is.
+    pub fn at(&self, now: Time) -> Window {
+        let per_second = self.tick.per_second();
+        let second = (now.0 / per_second).min(SECOND_MAX);
+        // Relaxed: the word is whole in itself and publishes nothing else.
+        let (mut start, mut length) = unpack(self.remembered.load(Ordering::Relaxed));
+        if second < start || second - start >= length {
+            (start, length) = self.find(second);
+            self.remembered.store(start << LENGTH_BITS | length, Ordering::Relaxed);
+        }
+        Window { start: Time(start * per_second), end: Time((start + length) * per_second) }
+    }
+
+    /// No day of any zone is shorter than this.
+    pub(crate) fn length_min(&self) -> Span {
+        let hours = match self.unit {
+            CalendarUnit::Day => 12,
+            CalendarUnit::Week => 6 * 24,
+            CalendarUnit::Month => 27 * 24,
+        };
+        Span(hours * 3_600 * self.tick.per_second())
+    }
+
+    /// Tells calendars apart from each other and from plain periods, which are at most 2^62, also when both are
+    /// shifted by a bit.
+    pub(crate) fn shape(&self) -> u64 {
+        let mut shape = 0xcbf2_9ce4_8422_2325 ^ self.unit as u64; // FNV-1a over unit and name
+        for byte in self.zone_name.bytes() {
+            shape = (shape ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        }
+        shape | 3 << 62 | 1
+    }
+
+    /// First second and length of the window around `second`.
+    fn find(&self, second: u64) -> (u64, u64) {
+        let mut first = self.first_date(second);
+        let mut start = self.midnight(first);
+        loop {
+            let next = self.next_date(first);
+            let end = self.midnight(next);
+            // A zone whose clock goes back over midnight names yesterday's date after today has begun.
+            if second < end || end <= start {
+                return (start, end.saturating_sub(start).max(1));
+            }
+            (first, start) = (next, end);
+        }
+    }
+
+    fn first_date(&self, second: u64) -> Date {
+        let timestamp =
+            i64::try_from(second).ok().and_then(|s| Timestamp::from_second(s).ok()).unwrap_or(Timestamp::MAX);
+        let date = self.zone.to_datetime(timestamp).date();
+        match self.unit {
+            CalendarUnit::Day => date,
+            CalendarUnit::Week => date.saturating_sub(date.weekday().since(Weekday::Monday).days()),
+            CalendarUnit::Month => date.first_of_month(),
+        }
+    }
+
+    fn next_date(&self, first: Date) -> Date {
+        first.saturating_add(match self.unit {
+            CalendarUnit::Day => 1.day(),
+            CalendarUnit::Week => 1.week(),
+            CalendarUnit::Month => 1.month(),
+        })
+    }
+
+    /// The second at which a date begins; before 1970 there is nothing.
+    fn midnight(&self, date: Date) -> u64 {
+        let start = date.to_zoned(self.zone.clone()).map_or(Timestamp::MAX, |zoned| zoned.timestamp());
+        u64::try_from(start.as_second()).unwrap_or(0)
+    }
+}
+
+fn unpack(remembered: u64) -> (u64, u64) {
+    (remembered >> LENGTH_BITS, remembered & ((1 << LENGTH_BITS) - 1))
+}
+
+impl Clone for Calendar {
+    fn clone(&self) -> Calendar {
+        Calendar {
+            unit: self.unit,
+            zone: self.zone.clone(),
+            zone_name: self.zone_name.clone(),
+            tick: self.tick,
+            remembered: AtomicU64::new(self.remembered.load(Ordering::Relaxed)),
+        }
+    }
+}
+
+impl PartialEq for Calendar {
+    fn eq(&self, other: &Calendar) -> bool {
+        (self.unit, &self.zone_name, self.tick) == (other.unit, &other.zone_name, other.tick)
+    }
+}

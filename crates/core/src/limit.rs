@@ -1,0 +1,237 @@
+//! The registry: every algorithm by name, and the two enums that make them one type.
+//!
+//! A store holds a [`State`] per key and knows nothing of algorithms; a rule holds a [`Limit`] and knows nothing
+//! of stores. Naming an algorithm in the list at the end of this file is all it takes to add it to both.
+
+use crate::algorithm::Algorithm;
+use crate::algorithm::blocked::Blocked;
+use crate::algorithm::concurrency::Concurrency;
+use crate::algorithm::fixed_window::FixedWindow;
+use crate::algorithm::leaky_bucket::LeakyBucket;
+use crate::algorithm::leaky_queue::LeakyQueue;
+use crate::algorithm::sliding_log::SlidingLog;
+use crate::algorithm::sliding_window::SlidingWindow;
+use crate::algorithm::sub_windows::SubWindows;
+use crate::algorithm::token_bucket::TokenBucket;
+use crate::ask::{Ask, Cost, Refund};
+use crate::decision::Decision;
+use crate::time::Time;
+use crate::word::Packed;
+
+macro_rules! registry {
+    (words: [$($word:ident),*], wholes: [$($whole:ident),*]) => {
+        /// A limit: an algorithm and its validated numbers.
+        #[derive(Clone, Debug, PartialEq)]
+        pub enum Limit {
+            $(#[allow(missing_docs)] $word($word),)*
+            $(#[allow(missing_docs)] $whole($whole),)*
+        }
+
+        /// What is remembered of one key under one limit.
+        #[derive(Clone, Debug, PartialEq)]
+        pub enum State {
+            $(#[allow(missing_docs)] $word(<$word as Algorithm>::State),)*
+            $(#[allow(missing_docs)] $whole(<$whole as Algorithm>::State),)*
+        }
+
+        enum Kind {
+            $($word,)*
+            $($whole,)*
+        }
+
+        impl State {
+            /// Memory held beyond the value itself.
+            pub fn heap_bytes(&self) -> usize {
+                match self {
+                    $(State::$word(state) => <$word as Algorithm>::heap_bytes(state),)*
+                    $(State::$whole(state) => <$whole as Algorithm>::heap_bytes(state),)*
+                }
+            }
+        }
+
+        $(impl From<$word> for Limit {
+            fn from(limit: $word) -> Limit {
+                Limit::$word(limit)
+            }
+        })*
+        $(impl From<$whole> for Limit {
+            fn from(limit: $whole) -> Limit {
+                Limit::$whole(limit)
+            }
+        })*
+
+        impl Limit {
+            /// The names of all algorithms.
+            pub const ALGORITHMS: &'static [&'static str] = &[$(stringify!($word),)* $(stringify!($whole),)*];
+
+            /// The name of this limit's algorithm, one of [`Limit::ALGORITHMS`].
+            pub fn algorithm(&self) -> &'static str {
+                match self {
+                    $(Limit::$word(_) => stringify!($word),)*
+                    $(Limit::$whole(_) => stringify!($whole),)*
+                }
+            }
+
+            /// The state of a key that was never seen.
+            pub fn fresh(&self) -> State {
+                match self {
+                    $(Limit::$word(_) => State::$word(Default::default()),)*
+                    $(Limit::$whole(_) => State::$whole(Default::default()),)*
+                }
+            }
+
+            /// Answers a question, and takes or books what it asks for. The state of another algorithm counts as
+            /// that of a key never seen: who changes the algorithm of a rule calls [`Limit::adapt`] first.
+            pub fn decide(&self, state: &mut State, ask: Ask) -> Decision {
+                match (self, state) {
+                    $((Limit::$word(limit), State::$word(state)) => limit.decide(state, ask),)*
+                    $((Limit::$whole(limit), State::$whole(state)) => limit.decide(state, ask),)*
+                    (_, state) => {
+                        *state = self.fresh();
+                        self.decide(state, ask)
+                    }
+                }
+            }
+
+            /// Gives units back. A key never becomes richer than unused.
+            pub fn give_back(&self, state: &mut State, refund: Refund) {
+                match (self, state) {
+                    $((Limit::$word(limit), State::$word(state)) => limit.give_back(state, refund),)*
+                    $((Limit::$whole(limit), State::$whole(state)) => limit.give_back(state, refund),)*
+                    _ => {}
+                }
+            }
+
+            /// How many units count as used at `now`.
+            pub fn used(&self, state: &State, now: Time) -> u64 {
+                match (self, state) {
+                    $((Limit::$word(limit), State::$word(state)) => limit.used(state, now),)*
+                    $((Limit::$whole(limit), State::$whole(state)) => limit.used(state, now),)*
+                    _ => 0,
+                }
+            }
+
+            /// From when on the state answers like one that was never seen.
+            pub fn expires_at(&self, state: &State) -> Time {
+                match (self, state) {
+                    $((Limit::$word(limit), State::$word(state)) => limit.expires_at(state),)*
+                    $((Limit::$whole(limit), State::$whole(state)) => limit.expires_at(state),)*
+                    _ => Time::default(),
+                }
+            }
+
+            /// Tells apart what cannot be read with each other's numbers: equal shapes can share states.
+            #[inline]
+            pub fn shape(&self) -> u64 {
+                match self {
+                    $(Limit::$word(limit) => shape(Kind::$word, limit.shape()),)*
+                    $(Limit::$whole(limit) => shape(Kind::$whole, limit.shape()),)*
+                }
+            }
+
+            /// The time on the clock of one key: where a limit is jittered, its keys' windows begin at different
+            /// offsets, which is to say that their clocks are ahead by different spans. Every other call takes the
+            /// key's own time.
+            #[inline]
+            pub fn key_time(&self, key_hash: u64, now: Time) -> Time {
+                let period = match self {
+                    $(Limit::$word(limit) => limit.jitter(),)*
+                    $(Limit::$whole(limit) => limit.jitter(),)*
+                };
+                match period {
+                    None => now,
+                    Some(period) => Time::from_ticks(now.0 + key_hash % period.0),
+                }
+            }
+
+            /// Whether every state of this limit fits one word.
+            pub fn packs(&self) -> bool {
+                match self {
+                    $(Limit::$word(limit) => limit.packs(),)*
+                    $(Limit::$whole(_) => false,)*
+                }
+            }
+
+            /// As [`Limit::decide`] on the state that `word` stands for. What is to be stored is in the second
+            /// part, where anything changed. A limit that does not pack reads every word as a key never seen.
+            #[inline]
+            pub fn decide_word(&self, word: u64, ask: Ask) -> (Decision, Option<u64>) {
+                match self {
+                    $(Limit::$word(limit) if limit.packs() => {
+                        let before = limit.unpack(word);
+                        let mut state = before;
+                        let decision = limit.decide(&mut state, ask);
+                        (decision, (state != before).then(|| limit.pack(&state)))
+                    })*
+                    _ => (self.decide(&mut self.fresh(), ask), None),
+                }
+            }
+
+            /// As [`Limit::give_back`] on the state that `word` stands for.
+            pub fn give_back_word(&self, word: u64, refund: Refund) -> u64 {
+                match self {
+                    $(Limit::$word(limit) if limit.packs() => {
+                        let mut state = limit.unpack(word);
+                        limit.give_back(&mut state, refund);
+                        limit.pack(&state)
+                    })*
+                    _ => word,
+                }
+            }
+
+            /// The state that `word` stands for.
+            pub fn unpack(&self, word: u64) -> State {
+                match self {
+                    $(Limit::$word(limit) if limit.packs() => State::$word(limit.unpack(word)),)*
+                    _ => self.fresh(),
+                }
+            }
+
+            /// The word that stands for `state`, where the limit packs and the state is its own.
+            pub fn pack(&self, state: &State) -> Option<u64> {
+                match (self, state) {
+                    $((Limit::$word(limit), State::$word(state)) if limit.packs() => Some(limit.pack(state)),)*
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+registry! {
+    words: [TokenBucket, LeakyBucket, LeakyQueue, FixedWindow, SlidingWindow],
+    wholes: [SubWindows, SlidingLog, Concurrency, Blocked]
+}
+
+impl Limit {
+    /// Carries what a key has used over to this limit, when a rule changes: the state itself where it can be read
+    /// with the new numbers (too large a state is trimmed when it is read), else the units used, up to all there are.
+    #[must_use]
+    pub fn adapt(&self, was: &Limit, state: &State, now: Time) -> State {
+        if self.shape() == was.shape() {
+            let mut state = state.clone();
+            // Giving nothing back trims. A bucket trims to a moment, so that has to be written down once: trimmed again
+            // at every reading, it would never come nearer.
+            self.give_back(&mut state, Refund::at_once(0, now));
+            return state;
+        }
+        self.with_used(was.used(state, now), now)
+    }
+
+    /// The state of a key that has used so many units, or all there are, at `now`.
+    #[must_use]
+    pub fn with_used(&self, units: u64, now: Time) -> State {
+        let mut state = self.fresh();
+        let capacity = self.decide(&mut state, Ask::peek(Cost::ZERO, now)).limit;
+        // Booked, because a queue has more places than it admits in one request.
+        self.decide(&mut state, Ask::book(Cost::new(units.min(capacity)), now));
+        state
+    }
+}
+
+/// One number for an algorithm and the shape of its states. Multiplied so that equal numbers of different meaning
+/// (a period, a calendar) do not meet by accident.
+#[inline]
+fn shape(kind: Kind, numbers: u64) -> u64 {
+    (kind as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ numbers.wrapping_mul(0xd6e8_feb8_6659_fd93)
+}

@@ -1,0 +1,199 @@
+//! Calendar windows against an oracle that walks through time and looks at the wall clock.
+//!
+//! By definition, a day begins when its date is first seen. Where clocks go back over midnight, yesterday's date is
+//! seen once more, and that does not count.
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)] // A test stops at the first surprise.
+
+use jiff::Timestamp;
+use jiff::civil::{Date, DateTime, Weekday};
+use jiff::tz::TimeZone;
+use tollgate_core::{Ask, Calendar, CalendarUnit, Cost, FixedWindow, Limit, Tick, Time, Window, Windows};
+
+mod common;
+use common::at;
+
+const UNITS: [CalendarUnit; 3] = [CalendarUnit::Day, CalendarUnit::Week, CalendarUnit::Month];
+
+/// The first date of the day, week or month that `date` is in.
+fn first_of(unit: CalendarUnit, date: Date) -> Date {
+    match unit {
+        CalendarUnit::Day => date,
+        CalendarUnit::Week => date
+            .nth_weekday(-1, Weekday::Monday)
+            .map_or(date, |monday| if date.weekday() == Weekday::Monday { date } else { monday }),
+        CalendarUnit::Month => date.first_of_month(),
+    }
+}
+
+/// The first seconds of the windows that begin in `seconds`, found by walking.
+fn beginnings(unit: CalendarUnit, zone: &TimeZone, seconds: std::ops::Range<i64>, step: usize) -> Vec<i64> {
+    let first_at = |second| first_of(unit, zone.to_datetime(Timestamp::from_second(second).unwrap()).date());
+    let mut seen = first_at(seconds.start);
+    let mut found = Vec::new();
+    for second in seconds.step_by(step) {
+        let first = first_at(second);
+        if first > seen {
+            seen = first;
+            found.push(second);
+        }
+    }
+    found
+}
+
+/// Compares all windows that begin and end within some 75 days around a date, at their edges and between.
+fn check(zone_name: &str, around: &str) {
+    check_steps(zone_name, around, 60);
+}
+
+fn check_steps(zone_name: &str, around: &str, step: usize) {
+    let zone = TimeZone::get(zone_name).unwrap();
+    let around: DateTime = around.parse::<Date>().unwrap().at(0, 0, 0, 0);
+    let middle = around.to_zoned(TimeZone::UTC).unwrap().timestamp().as_second();
+    for unit in UNITS {
+        let starts = beginnings(unit, &zone, middle - 40 * 86_400..middle + 35 * 86_400, step);
+        assert!(!starts.is_empty(), "nothing to compare");
+        for tick in [Tick::NANOSECOND, Tick::MICROSECOND, Tick::MILLISECOND] {
+            for edge in starts.windows(2) {
+                check_window(&Calendar::new(unit, zone_name, tick).unwrap(), tick, edge[0], edge[1]);
+            }
+        }
+    }
+}
+
+fn check_window(calendar: &Calendar, tick: Tick, first: i64, next: i64) {
+    let per_second = tick.span(std::time::Duration::from_secs(1)).unwrap().ticks();
+    let ticks = |second: i64| u64::try_from(second).unwrap() * per_second;
+    let window = Window { start: at(ticks(first)), end: at(ticks(next)) };
+    let middle = u64::midpoint(ticks(first), ticks(next));
+    // To and fro, so that the window that is remembered is not always the right one.
+    for now in
+        [ticks(first), ticks(next) - 1, middle, ticks(first) + 1, ticks(next), ticks(first), ticks(next) - 1]
+    {
+        if now == ticks(next) {
+            assert_eq!(calendar.at(at(now)).start, at(now), "{calendar:?} at {now}");
+        } else {
+            assert_eq!(calendar.at(at(now)), window, "{calendar:?} at {now}");
+        }
+    }
+}
+
+#[test]
+fn utc() {
+    check("UTC", "2026-03-01");
+    assert_eq!(
+        Calendar::utc(CalendarUnit::Day, Tick::NANOSECOND),
+        Calendar::new(CalendarUnit::Day, "UTC", Tick::NANOSECOND).unwrap()
+    );
+}
+
+#[test]
+fn february_with_and_without_a_leap_day() {
+    for year in ["2024-03-01", "2025-03-01", "2000-03-01", "2100-03-01"] {
+        check("UTC", year);
+    }
+}
+
+#[test]
+fn weeks_and_months_across_the_new_year() {
+    check("UTC", "2027-01-01");
+    check("Asia/Tokyo", "2021-01-01");
+}
+
+#[test]
+fn days_of_23_and_25_hours() {
+    check("Europe/Berlin", "2025-03-30");
+    check("Europe/Berlin", "2025-10-26");
+    check("America/New_York", "2024-11-03");
+    check("Australia/Lord_Howe", "2025-04-06");
+}
+
+#[test]
+fn days_that_do_not_begin_at_midnight() {
+    check("America/Sao_Paulo", "2018-11-04");
+    check("Asia/Beirut", "2022-03-27");
+    check("Africa/Cairo", "2024-04-26");
+}
+
+#[test]
+fn days_with_two_midnights() {
+    check("America/Havana", "2024-11-03");
+    check("Asia/Beirut", "2022-10-30");
+    check("America/Sao_Paulo", "2019-02-17");
+}
+
+/// At one minute past midnight it was yesterday again.
+#[test]
+fn clocks_that_go_back_over_midnight() {
+    check("America/St_Johns", "2006-10-29");
+    check("America/Goose_Bay", "2010-11-07");
+}
+
+#[test]
+fn a_day_that_never_was() {
+    check("Pacific/Apia", "2011-12-30");
+    check("Pacific/Kwajalein", "1993-08-21");
+    check("Pacific/Kiritimati", "1994-12-31");
+}
+
+#[test]
+fn offsets_of_odd_minutes_and_seconds() {
+    check("Asia/Kolkata", "2026-01-15");
+    check("Asia/Kathmandu", "1986-01-01");
+    check_steps("Africa/Monrovia", "1972-01-07", 30);
+}
+
+/// The timeline begins in the middle of a month: the first window is what is left of it.
+#[test]
+fn the_first_window_begins_with_time_itself() {
+    for (zone, day_ends_at) in [("UTC", 24), ("America/New_York", 5), ("Asia/Tokyo", 15)] {
+        let calendar = Calendar::new(CalendarUnit::Day, zone, Tick::MICROSECOND).unwrap();
+        let end = at(day_ends_at * 3_600 * 1_000_000);
+        assert_eq!(calendar.at(at(0)), Window { start: at(0), end }, "{zone}");
+        assert_eq!(calendar.at(end).start, end, "{zone}");
+    }
+}
+
+/// At the end of the nanoseconds all is well; at the end of the calendar there is one last window.
+#[test]
+fn the_last_windows_there_are() {
+    for unit in UNITS {
+        let window = Calendar::utc(unit, Tick::NANOSECOND).at(Time::MAX);
+        assert!(window.start <= Time::MAX && window.end > Time::MAX, "{unit:?}");
+        let window = Calendar::utc(unit, Tick::MILLISECOND).at(Time::MAX);
+        assert!(window.start < window.end && window.end < Time::MAX, "{unit:?}");
+    }
+}
+
+/// A quota per day in Berlin, over the night in which an hour is missing.
+#[test]
+fn a_quota_of_a_short_day_is_back_after_23_hours() {
+    let calendar = Calendar::new(CalendarUnit::Day, "Europe/Berlin", Tick::MILLISECOND).unwrap();
+    let limit = Limit::from(FixedWindow::in_windows(2, Windows::Calendar(calendar)).unwrap());
+    let midnight = 1_743_289_200_000; // 2025-03-30 00:00 in Berlin
+    let hour = 3_600_000;
+    let mut state = limit.fresh();
+    assert!(limit.decide(&mut state, Ask::take(Cost::new(2), at(midnight))).is_allowed());
+    let denied = limit.decide(&mut state, Ask::take(Cost::ONE, at(midnight + hour)));
+    assert_eq!(denied.retry_after().map(tollgate_core::Span::ticks), Some(22 * hour));
+    assert!(!limit.decide(&mut state, Ask::take(Cost::ONE, at(midnight + 23 * hour - 1))).is_allowed());
+    assert!(limit.decide(&mut state, Ask::take(Cost::ONE, at(midnight + 23 * hour))).is_allowed());
+}
+
+/// Every window of a century packs into a word of its own and comes back.
+#[test]
+fn every_day_has_a_word_of_its_own() {
+    for (unit, zone) in [(CalendarUnit::Day, "Pacific/Apia"), (CalendarUnit::Month, "Europe/Berlin")] {
+        let calendar = Calendar::new(unit, zone, Tick::NANOSECOND).unwrap();
+        let windows = Windows::Calendar(calendar.clone());
+        let limit = Limit::from(FixedWindow::in_windows(1_000_000, windows).unwrap());
+        let (mut now, mut last) = (at(0), 0);
+        while now < at(4_000_000_000_000_000_000) {
+            let mut state = limit.fresh();
+            limit.decide(&mut state, Ask::take(Cost::new(7), now));
+            let word = limit.pack(&state).unwrap();
+            assert!(word > last, "{zone}: the word at {now:?} is not above the one before");
+            assert_eq!(limit.unpack(word), state, "{zone} at {now:?}");
+            (now, last) = (calendar.at(now).end, word);
+        }
+    }
+}

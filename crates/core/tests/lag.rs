@@ -1,0 +1,249 @@
+//! Clocks that lag: threads that read the time and were held up, machines whose clocks disagree.
+//!
+//! Whoever asks with a clock that lags is never admitted where a caller with the right time would not have been, and
+//! the promise made to it is kept. "The right time" is the latest at which anything was admitted.
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)] // A test stops at the first surprise.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+use tollgate_core::{
+    Ask, Concurrency, Cost, FixedWindow, Limit, OldestCounts, Outcome, Rate, SlidingLog, SlidingWindow,
+    SubWindows, Tick, TokenBucket,
+};
+use tollgate_testkit::Spec;
+
+mod common;
+use common::{at, promise, take};
+
+/// How far a clock may lag before a limit takes it for one that was set back.
+fn lag_max(spec: &Spec) -> u64 {
+    match *spec {
+        Spec::TokenBucket { .. } | Spec::LeakyBucket { .. } | Spec::FixedWindow { .. } => spec.memory(),
+        Spec::SlidingWindow { period_ticks, .. } => period_ticks,
+        Spec::SubWindows { .. } => spec.beat(),
+        _ => 1_000,
+    }
+}
+
+/// Requests as (time since the one before, lag of the clock in 64ths of the most there may be, units).
+type Requests = Vec<(u64, u64, u64)>;
+
+fn requests() -> impl Strategy<Value = Requests> {
+    let gap = prop_oneof![5 => Just(0_u64), 4 => 1_u64..4, 2 => 0_u64..40];
+    let lag = prop_oneof![2 => Just(0_u64), 3 => 0_u64..=64];
+    proptest::collection::vec((gap, lag, 1_u64..5), 1..120)
+}
+
+/// Plays requests and returns what was admitted, at the latest time at which anything was.
+fn admitted(spec: &Spec, requests: &Requests) -> Vec<(u64, u64)> {
+    let limit = spec.limit();
+    let mut state = limit.fresh();
+    let (mut right_now, mut latest) = (5_000, 0);
+    let mut admitted = Vec::new();
+    for &(gap, lag, units) in requests {
+        right_now += gap;
+        // A lag counts from the latest admission, which is all that a state can know of the right time.
+        let now = if lag == 0 { right_now } else { latest.max(5_000) - lag_max(spec) * lag / 64 };
+        if take(&limit, &mut state, units, now) {
+            latest = latest.max(now);
+            admitted.push((latest, units));
+        } else if let Some(retry_after) = promise(&limit, &mut state, units, now) {
+            let mut state = state.clone();
+            assert!(
+                !take(&limit, &mut state, units, now + retry_after - 1),
+                "{spec:?}: admitted before {retry_after}"
+            );
+            assert!(take(&limit, &mut state, units, now + retry_after), "{spec:?}: denied at {retry_after}");
+        }
+    }
+    admitted
+}
+
+fn check(spec: &Spec, requests: &Requests, longest: u64, most: impl Fn(u64) -> u64) {
+    let admitted = admitted(spec, requests);
+    for (first, from) in admitted.iter().enumerate() {
+        let mut units = 0;
+        for to in admitted[first..].iter().take_while(|to| to.0 - from.0 <= longest) {
+            units += to.1;
+            let most = most(to.0 - from.0);
+            assert!(units <= most, "{spec:?}: {units} from {} to {}, where {most} may pass", from.0, to.0);
+        }
+    }
+}
+
+fn cases(cases: u32) -> ProptestConfig {
+    ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
+}
+
+proptest! {
+    #![proptest_config(cases(1_000))]
+
+    #[test]
+    fn buckets_do_not_admit_more(requests in requests(), units in 1_u64..8, period_ticks in 8_u64..60, burst in 1_u64..12) {
+        let interval = period_ticks.div_ceil(units);
+        let most = |length| burst + length / interval;
+        check(&Spec::TokenBucket { units, period_ticks, burst }, &requests, u64::MAX, most);
+        check(&Spec::LeakyBucket { units, period_ticks, size: burst }, &requests, u64::MAX, most);
+    }
+
+    #[test]
+    fn windows_do_not_admit_more(requests in requests(), units in 1_u64..12, period_ticks in 1_u64..60) {
+        check(&Spec::SlidingWindow { units, period_ticks }, &requests, period_ticks, |length| units + units * length / period_ticks);
+        check(&Spec::SlidingLog { units, period_ticks }, &requests, period_ticks - 1, |_| units);
+        let fixed = Spec::FixedWindow { units, period_ticks };
+        let admitted = admitted(&fixed, &requests);
+        for &(now, _) in &admitted {
+            let same_window = admitted.iter().filter(|other| other.0 / period_ticks == now / period_ticks);
+            prop_assert!(same_window.map(|other| other.1).sum::<u64>() <= units, "in the window of {now}");
+        }
+    }
+
+    #[test]
+    fn conservative_sub_windows_do_not_admit_more(
+        requests in requests(), units in 1_u64..12, period_ticks in 10_u64..60, count in 1_u32..10,
+    ) {
+        let spec = Spec::SubWindows { units, period_ticks, count, oldest: OldestCounts::Whole };
+        check(&spec, &requests, spec.beat() * u64::from(count) - 1, |_| units);
+    }
+
+    #[test]
+    fn no_more_are_at_it_at_once(requests in requests(), units in 1_u64..12, hold_ticks_max in 1_u64..60) {
+        let limit = Spec::Concurrency { units, hold_ticks_max }.limit();
+        let mut state = limit.fresh();
+        let mut right_now = 5_000;
+        for (gap, lag, cost) in requests {
+            right_now += gap;
+            take(&limit, &mut state, cost, right_now - lag);
+            prop_assert!(limit.used(&state, at(right_now)) <= units);
+        }
+    }
+}
+
+/// A caller one window behind counts in the window that the state is in, and waits for its end.
+#[test]
+fn a_fixed_window_counts_who_lags_where_the_state_is() {
+    let limit = Limit::from(FixedWindow::new(common::rate(3, 100)));
+    let mut state = limit.fresh();
+    assert!(take(&limit, &mut state, 2, 200));
+    assert!(take(&limit, &mut state, 1, 199));
+    assert_eq!(promise(&limit, &mut state, 1, 199), Some(101));
+    assert_eq!(promise(&limit, &mut state, 1, 299), Some(1));
+    assert!(take(&limit, &mut state, 3, 300));
+}
+
+/// A sliding window takes it to ask at the start of the window that the state is in.
+#[test]
+fn a_sliding_window_counts_who_lags_at_the_start_of_its_window() {
+    let limit = Limit::from(SlidingWindow::new(common::rate(4, 100)));
+    let mut state = limit.fresh();
+    assert!(take(&limit, &mut state, 2, 150));
+    assert!(take(&limit, &mut state, 1, 200));
+    assert!(take(&limit, &mut state, 1, 190));
+    assert_eq!(limit.used(&state, at(190)), 4);
+    assert_eq!(promise(&limit, &mut state, 1, 190), Some(10 + 50));
+    assert!(take(&limit, &mut state, 1, 250));
+}
+
+#[test]
+fn a_log_stays_in_order_when_clocks_do_not() {
+    let limit = Limit::from(SlidingLog::new(common::rate(3, 100)).unwrap());
+    let mut state = limit.fresh();
+    assert!(take(&limit, &mut state, 1, 500));
+    assert!(take(&limit, &mut state, 1, 450));
+    assert!(take(&limit, &mut state, 1, 520));
+    assert_eq!(promise(&limit, &mut state, 1, 510), Some(90));
+    assert!(take(&limit, &mut state, 2, 600));
+    assert!(!take(&limit, &mut state, 1, 619));
+}
+
+#[test]
+fn holds_stay_in_the_order_of_their_deadlines_when_clocks_do_not() {
+    let limit = Concurrency::new(3, tollgate_core::Span::from_ticks(100)).unwrap();
+    let mut holders = tollgate_core::Holders::default();
+    assert!(limit.acquire(&mut holders, Cost::ONE, at(500)).1.is_some());
+    assert!(limit.acquire(&mut holders, Cost::ONE, at(450)).1.is_some());
+    assert!(limit.acquire(&mut holders, Cost::ONE, at(500)).1.is_some());
+    assert!(limit.acquire(&mut holders, Cost::ONE, at(549)).1.is_none());
+    assert!(limit.acquire(&mut holders, Cost::ONE, at(550)).1.is_some());
+}
+
+/// Clocks that were set back by far: nobody is told to wait longer than the limit itself allows.
+#[test]
+fn nobody_is_told_to_wait_for_a_clock_that_was_set_back() {
+    let specs = [
+        (Spec::TokenBucket { units: 10, period_ticks: 100, burst: 10 }, 200),
+        (Spec::LeakyBucket { units: 10, period_ticks: 100, size: 10 }, 200),
+        (Spec::LeakyQueue { units: 10, period_ticks: 100, max_wait_ticks: 50 }, 250),
+        (Spec::FixedWindow { units: 10, period_ticks: 100 }, 200),
+        (Spec::SlidingWindow { units: 10, period_ticks: 100 }, 300),
+        (Spec::SubWindows { units: 10, period_ticks: 100, count: 10, oldest: OldestCounts::Whole }, 120),
+    ];
+    for (spec, wait_max) in specs {
+        let limit = spec.limit();
+        let mut state = limit.fresh();
+        while take(&limit, &mut state, 10, 1_000_000) {}
+        let wait = promise(&limit, &mut state, 10, 505);
+        assert!(wait.is_some_and(|ticks| ticks <= wait_max), "{spec:?}: {wait:?}");
+    }
+}
+
+/// One limit in three units of time, for any number of units that divides the period.
+fn in_ticks(tick: Tick, units: u64) -> Vec<Limit> {
+    let rate = Rate::new(units, tick.span(Duration::from_secs(12)).unwrap()).unwrap();
+    vec![
+        TokenBucket::new(rate, 2 * units).unwrap().into(),
+        tollgate_core::LeakyBucket::new(rate, units).unwrap().into(),
+        tollgate_core::LeakyQueue::new(rate, tick.span(Duration::from_secs(5)).unwrap()).unwrap().into(),
+        FixedWindow::new(rate).into(),
+        SlidingWindow::new(rate).into(),
+        SubWindows::new(rate, 6, OldestCounts::Whole).unwrap().into(),
+        SubWindows::new(rate, 6, OldestCounts::ByOverlap).unwrap().into(),
+        SlidingLog::new(rate).unwrap().into(),
+        Concurrency::new(units, tick.span(Duration::from_secs(3)).unwrap()).unwrap().into(),
+    ]
+}
+
+proptest! {
+    #![proptest_config(cases(300))]
+
+    /// The tick is a parameter: what is decided does not depend on it, what is promised is rounded up to it.
+    #[test]
+    fn a_coarser_tick_decides_the_same(
+        units in prop::sample::select(vec![1_u64, 2, 3, 10, 100]),
+        requests in proptest::collection::vec((0_u64..3_000, 0_u64..8), 1..60),
+    ) {
+        for tick in [Tick::MICROSECOND, Tick::MILLISECOND] {
+            for (coarse, fine) in in_ticks(tick, units).iter().zip(in_ticks(Tick::NANOSECOND, units)) {
+                check_same(coarse, tick, &fine, &requests)?;
+            }
+        }
+    }
+}
+
+fn check_same(
+    coarse: &Limit,
+    tick: Tick,
+    fine: &Limit,
+    requests: &[(u64, u64)],
+) -> Result<(), TestCaseError> {
+    let ticks = |tick: Tick, ms| tick.span(Duration::from_millis(ms)).unwrap().ticks();
+    let (mut coarse_state, mut fine_state) = (coarse.fresh(), fine.fresh());
+    let mut ms = 1_000_000;
+    for &(gap, units) in requests {
+        ms += gap;
+        let got = coarse.decide(&mut coarse_state, Ask::take(Cost::new(units), at(ticks(tick, ms))));
+        let expected =
+            fine.decide(&mut fine_state, Ask::take(Cost::new(units), at(ticks(Tick::NANOSECOND, ms))));
+        let rounded_up = |span| tick.span(Tick::NANOSECOND.duration(span)).unwrap();
+        let outcome = match expected.outcome {
+            Outcome::Allowed { wait } => Outcome::Allowed { wait: rounded_up(wait) },
+            Outcome::NotNow { retry_after } => Outcome::NotNow { retry_after: rounded_up(retry_after) },
+            outcome => outcome,
+        };
+        prop_assert_eq!(got.outcome, outcome, "{:?} at {} ms", coarse, ms);
+        prop_assert_eq!((got.limit, got.remaining), (expected.limit, expected.remaining));
+        prop_assert_eq!(got.reset_after, expected.reset_after.map(rounded_up));
+    }
+    Ok(())
+}

@@ -1,0 +1,293 @@
+//! The ledger: every key's state under every limit, and the decisions on it.
+//!
+//! States of one word live in a lock-free [`crate::table`], the others in [`wholes`], behind short locks. Which it is
+//! depends on the limit alone, and nobody outside can tell.
+
+mod all_or_nothing;
+mod charge;
+mod key;
+mod wholes;
+
+use thiserror::Error;
+use tollgate_core::{Ask, Cost, Decision, Holder, Limit, Refund, State, Time};
+
+pub use charge::Charge;
+pub use key::Key;
+use key::KeyHasher;
+use wholes::Wholes;
+
+use crate::table::{Table, Tag};
+
+/// How many keys are fetched from memory at the same time: enough to hide its latency, few enough for the cache.
+const BATCH: usize = 32;
+
+/// What a ledger is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LedgerSettings {
+    /// The ledger never takes more memory than this.
+    pub cap_bytes: usize,
+    /// Of which this much is kept for states that do not fit a word: sub-windows, logs, concurrency, and windows of
+    /// very large numbers.
+    pub wholes_bytes: usize,
+    /// Room for so many keys is made ready at once; zero starts small. More keys than expected are no problem.
+    pub keys_expected: usize,
+}
+
+impl LedgerSettings {
+    /// A ledger of at most so many bytes, an eighth of them for states that do not fit a word.
+    pub const fn with_cap(cap_bytes: usize) -> LedgerSettings {
+        LedgerSettings { cap_bytes, wholes_bytes: cap_bytes / 8, keys_expected: 0 }
+    }
+}
+
+impl Default for LedgerSettings {
+    /// One gibibyte: some 40 million keys.
+    fn default() -> LedgerSettings {
+        LedgerSettings::with_cap(1 << 30)
+    }
+}
+
+/// Why a ledger cannot be made.
+#[derive(Debug, Error)]
+pub enum LedgerError {
+    /// A cap below which nothing useful fits.
+    #[error("a cap of {bytes} bytes for one-word states is too small: at least {bytes_min} bytes are needed")]
+    CapTooSmall {
+        /// What is left for the table.
+        bytes: usize,
+        /// The least that works.
+        bytes_min: usize,
+    },
+    /// The part is larger than the whole.
+    #[error("{wholes_bytes} bytes for whole states do not fit into a cap of {cap_bytes} bytes")]
+    WholesTooLarge {
+        /// The part asked for.
+        wholes_bytes: usize,
+        /// The whole.
+        cap_bytes: usize,
+    },
+    /// The system does not give that much address space.
+    #[error("cannot reserve {bytes} bytes of address space: {source}")]
+    Memory {
+        /// What was asked for.
+        bytes: usize,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// No randomness for the key of the hash: starting without would let attackers choose collisions.
+    #[error("no random key for hashing: {0}")]
+    Random(getrandom::Error),
+}
+
+/// Numbers about a ledger, for metrics.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Keys held, idle ones that nobody has swept yet included.
+    pub keys: usize,
+    /// Memory in use.
+    pub bytes: usize,
+    /// Idle keys forgotten, which costs nobody anything.
+    pub reclaimed: u64,
+    /// Keys forgotten because the cap was reached although they had used something: each has gained at most that.
+    pub evicted: u64,
+}
+
+/// A key that the ledger holds, as [`Ledger::for_each`] shows it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Entry {
+    tag: Tag,
+    held: Held,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Held {
+    Word(u64),
+    Whole(State),
+}
+
+impl Entry {
+    /// The state, if this is the entry of `key` under `limit`.
+    pub fn state(&self, key: Key, limit: &Limit) -> Option<State> {
+        if key.tag(limit) != self.tag {
+            return None;
+        }
+        match &self.held {
+            Held::Word(word) => limit.packs().then(|| limit.unpack(*word)),
+            Held::Whole(state) => Some(state.clone()),
+        }
+    }
+}
+
+/// The in-process table of all keys. Shared by reference between threads.
+pub struct Ledger {
+    hasher: KeyHasher,
+    words: Table,
+    wholes: Wholes,
+}
+
+impl Ledger {
+    /// An empty ledger.
+    pub fn new(settings: LedgerSettings) -> Result<Ledger, LedgerError> {
+        let LedgerSettings { cap_bytes, wholes_bytes, keys_expected } = settings;
+        let words_bytes = cap_bytes
+            .checked_sub(wholes_bytes)
+            .ok_or(LedgerError::WholesTooLarge { wholes_bytes, cap_bytes })?;
+        Ok(Ledger {
+            hasher: KeyHasher::random()?,
+            words: Table::new(words_bytes, keys_expected)?,
+            wholes: Wholes::new(wholes_bytes),
+        })
+    }
+
+    /// The key of these bytes in this ledger. Encode what identifies a counter without ambiguity: the rule, then
+    /// each part with its length.
+    #[inline]
+    pub fn key(&self, bytes: &[u8]) -> Key {
+        self.hasher.key(bytes)
+    }
+
+    /// Decides one charge.
+    #[inline]
+    pub fn decide(&self, charge: &Charge<'_>, now: Time) -> Decision {
+        if let Some(was) = charge.was {
+            self.inherit(charge.key, was, charge.limit, now);
+        }
+        let Charge { key, limit, cost, intent, .. } = *charge;
+        let ask = Ask { cost, now: key.time(limit, now), intent };
+        if limit.packs() {
+            self.words.update(key.tag(limit), now.ticks(), |word| limit.decide_word(word, ask))
+        } else {
+            self.wholes.update(key.tag(limit), limit, now, |state| limit.decide(state, ask))
+        }
+    }
+
+    /// Decides many charges, each on its own. The answers are those of [`Ledger::decide`] one after the other; the
+    /// waiting for memory overlaps.
+    pub fn decide_batch(&self, charges: &[Charge<'_>], now: Time, decisions: &mut Vec<Decision>) {
+        decisions.clear();
+        for batch in charges.chunks(BATCH) {
+            self.prefetch(batch);
+            decisions.extend(batch.iter().map(|charge| self.decide(charge, now)));
+        }
+    }
+
+    /// Gives units back. A key never becomes richer than unused.
+    pub fn give_back(&self, key: Key, limit: &Limit, refund: Refund) {
+        let now = refund.now;
+        let refund = Refund {
+            counted_at: key.time(limit, refund.counted_at),
+            now: key.time(limit, refund.now),
+            ..refund
+        };
+        if limit.packs() {
+            self.words.update(key.tag(limit), now.ticks(), |word| {
+                ((), (word != 0).then(|| limit.give_back_word(word, refund)))
+            });
+        } else {
+            self.wholes.update(key.tag(limit), limit, now, |state| limit.give_back(state, refund));
+        }
+    }
+
+    /// Asks a concurrency limit for units to hold, and says under which name they are held. Other limits have nothing
+    /// to release: they decide as always.
+    pub fn acquire(&self, key: Key, limit: &Limit, cost: Cost, now: Time) -> (Decision, Option<Holder>) {
+        let Limit::Concurrency(concurrency) = limit else {
+            return (self.decide(&Charge::take(key, limit, cost), now), None);
+        };
+        self.wholes.update(key.tag(limit), limit, now, |state| match state {
+            State::Concurrency(holders) => concurrency.acquire(holders, cost, now),
+            _ => (limit.decide(state, Ask::take(cost, now)), None),
+        })
+    }
+
+    /// Ends a hold. False if there is none of that name: released before, or past its deadline.
+    pub fn release(&self, key: Key, limit: &Limit, holder: Holder, now: Time) -> bool {
+        let Limit::Concurrency(concurrency) = limit else { return false };
+        self.wholes.update(key.tag(limit), limit, now, |state| match state {
+            State::Concurrency(holders) => concurrency.release(holders, holder, now),
+            _ => false,
+        })
+    }
+
+    /// What is remembered of a key, if anything.
+    pub fn read(&self, key: Key, limit: &Limit) -> Option<State> {
+        if limit.packs() {
+            let word = self.words.update(key.tag(limit), 0, |word| (word, None));
+            (word != 0).then(|| limit.unpack(word))
+        } else {
+            self.wholes.read(key.tag(limit))
+        }
+    }
+
+    /// How many units of a limit a key has used.
+    pub fn used(&self, key: Key, limit: &Limit, now: Time) -> u64 {
+        self.read(key, limit).map_or(0, |state| limit.used(&state, key.time(limit, now)))
+    }
+
+    /// Forgets what a key has used. True if anything was remembered.
+    pub fn reset(&self, key: Key, limit: &Limit) -> bool {
+        let tag = key.tag(limit);
+        if limit.packs() { self.words.remove(tag) } else { self.wholes.remove(tag) }
+    }
+
+    /// Shows every entry. Those that come, go or move meanwhile may be missed or seen twice.
+    pub fn for_each(&self, mut visit: impl FnMut(&Entry)) {
+        self.words.for_each(|tag, word| visit(&Entry { tag, held: Held::Word(word) }));
+        self.wholes.for_each(|tag, state| visit(&Entry { tag, held: Held::Whole(state.clone()) }));
+    }
+
+    /// Does ahead of time what decisions would otherwise do or wait for: fetches memory for growing, sweeps idle states.
+    /// Meant for a background thread, every millisecond or so; a ledger that is never tended works all the same.
+    pub fn tend(&self, now: Time) {
+        self.words.tend(now.ticks());
+        self.wholes.tend(now);
+    }
+
+    /// Numbers for metrics.
+    pub fn stats(&self) -> Stats {
+        let (words, wholes) = (self.words.stats(), self.wholes.stats());
+        Stats {
+            keys: words.slots_in_use + wholes.keys,
+            bytes: words.bytes + wholes.bytes,
+            reclaimed: words.reclaimed + wholes.reclaimed,
+            evicted: words.evicted + wholes.evicted,
+        }
+    }
+
+    fn prefetch(&self, charges: &[Charge<'_>]) {
+        for charge in charges {
+            self.words.prefetch(charge.key.tag(charge.limit));
+        }
+    }
+
+    /// A rule has changed so much that its states cannot be read with the new numbers: carries over what the key had
+    /// used, the first time it is asked for.
+    #[cold]
+    fn inherit(&self, key: Key, was: &Limit, limit: &Limit, now: Time) {
+        if was.shape() == limit.shape() && was.packs() == limit.packs() {
+            return;
+        }
+        let Some(old) = self.read(key, was) else { return };
+        if self.reset(key, was) {
+            let used = was.used(&old, key.time(was, now));
+            let state = limit.with_used(used, key.time(limit, now));
+            self.adopt(key, limit, &state, now);
+        }
+    }
+
+    /// Stores a state for a key of which nothing is remembered.
+    fn adopt(&self, key: Key, limit: &Limit, state: &State, now: Time) {
+        let tag = key.tag(limit);
+        match limit.pack(state) {
+            Some(word) => self.words.update(tag, now.ticks(), |known| ((), (known == 0).then_some(word))),
+            None => self.wholes.update(tag, limit, now, |known| {
+                if *known == limit.fresh() {
+                    known.clone_from(state);
+                }
+            }),
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;

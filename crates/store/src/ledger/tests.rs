@@ -1,0 +1,382 @@
+//! What the ledger adds to the algorithms: many limits at once, changed rules, holders, caps.
+
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+
+use tollgate_core::{
+    Concurrency, FixedWindow, Intent, OldestCounts, Outcome, Rate, SlidingLog, SlidingWindow, Span,
+    SubWindows, TokenBucket,
+};
+
+use super::*;
+
+const MINUTE: u64 = 60_000_000_000;
+const NOW: Time = Time::from_ticks(1_700_000_000_000_000_000);
+
+fn ledger() -> Ledger {
+    Ledger::new(LedgerSettings::with_cap(64 << 20)).unwrap()
+}
+
+fn rate(units: u64) -> Rate {
+    Rate::new(units, Span::from_ticks(MINUTE)).unwrap()
+}
+
+fn bucket(burst: u64) -> Limit {
+    TokenBucket::new(rate(burst), burst).unwrap().into()
+}
+
+fn sub_windows(units: u64) -> Limit {
+    SubWindows::new(rate(units), 10, OldestCounts::Whole).unwrap().into()
+}
+
+fn take(ledger: &Ledger, key: Key, limit: &Limit, units: u64) -> bool {
+    ledger.decide(&Charge::take(key, limit, Cost::new(units)), NOW).is_allowed()
+}
+
+fn later(ticks: u64) -> Time {
+    Time::from_ticks(NOW.ticks() + ticks)
+}
+
+#[test]
+fn keys_and_shapes_are_counted_apart() {
+    let ledger = ledger();
+    let limits =
+        [bucket(5), SlidingWindow::new(rate(5)).into(), FixedWindow::new(rate(5)).into(), sub_windows(5)];
+    for limit in &limits {
+        for name in [b"a", b"b"] {
+            assert_eq!(ledger.used(ledger.key(name), limit, NOW), 0, "{limit:?}");
+            assert!(take(&ledger, ledger.key(name), limit, 5));
+            assert!(!take(&ledger, ledger.key(name), limit, 1));
+        }
+    }
+}
+
+#[test]
+fn a_reset_key_starts_anew() {
+    for limit in [bucket(3), sub_windows(3)] {
+        let (ledger, limit) = (ledger(), limit);
+        let key = ledger.key(b"k");
+        assert!(!ledger.reset(key, &limit));
+        assert!(take(&ledger, key, &limit, 3));
+        assert!(ledger.reset(key, &limit));
+        assert_eq!(ledger.read(key, &limit), None);
+        assert!(take(&ledger, key, &limit, 3));
+    }
+}
+
+#[test]
+fn shows_what_it_holds() {
+    let ledger = ledger();
+    let (words, wholes) = (bucket(10), sub_windows(10));
+    let key = ledger.key(b"k");
+    assert!(take(&ledger, key, &words, 4) && take(&ledger, key, &wholes, 7));
+    let mut used = Vec::new();
+    ledger.for_each(|entry| {
+        for limit in [&words, &wholes] {
+            used.extend(entry.state(key, limit).map(|state| limit.used(&state, NOW)));
+        }
+    });
+    assert_eq!(used, [4, 7]);
+    assert_eq!(ledger.stats().keys, 2);
+}
+
+#[test]
+fn a_batch_answers_like_its_charges_one_by_one() {
+    let (one, other) = (ledger(), ledger());
+    let limits = [bucket(3), SlidingWindow::new(rate(2)).into(), sub_windows(4)];
+    let names: Vec<[u8; 1]> = (0..100_u8).map(|i| [i % 5]).collect();
+    fn charges<'a>(ledger: &Ledger, names: &[[u8; 1]], limits: &'a [Limit]) -> Vec<Charge<'a>> {
+        let pick = |i: usize| &limits[i % limits.len()];
+        names.iter().enumerate().map(|(i, n)| Charge::take(ledger.key(n), pick(i), Cost::ONE)).collect()
+    }
+    let mut in_batch = Vec::new();
+    one.decide_batch(&charges(&one, &names, &limits), NOW, &mut in_batch);
+    let one_by_one: Vec<_> =
+        charges(&other, &names, &limits).iter().map(|charge| other.decide(charge, NOW)).collect();
+    assert_eq!(in_batch, one_by_one);
+    assert!(in_batch.iter().any(|decision| !decision.is_allowed()));
+}
+
+#[test]
+fn jittered_windows_begin_at_their_own_moment() {
+    let ledger = ledger();
+    let limit: Limit = FixedWindow::new(rate(1)).jittered().into();
+    let resets: Vec<_> = (0..100_u8)
+        .map(|name| {
+            let charge = Charge::take(ledger.key(&[name]), &limit, Cost::ONE);
+            let first = ledger.decide(&charge, NOW);
+            let reset_after = first.reset_after.unwrap();
+            let until = NOW.ticks() + reset_after.ticks();
+            assert!(!ledger.decide(&charge, Time::from_ticks(until - 1)).is_allowed());
+            assert!(ledger.decide(&charge, Time::from_ticks(until)).is_allowed());
+            reset_after.ticks()
+        })
+        .collect();
+    let early = resets.iter().filter(|&&ticks| ticks < MINUTE / 2).count();
+    assert!((25..=75).contains(&early), "{early} of 100 windows end within half a period");
+}
+
+mod changed_rules {
+    use super::*;
+
+    fn check(was: &Limit, becomes: &Limit, used: u64, used_then: u64) {
+        let ledger = ledger();
+        let key = ledger.key(b"k");
+        assert!(take(&ledger, key, was, used));
+        let charge = Charge { was: Some(was), ..Charge::take(key, becomes, Cost::ZERO) };
+        ledger.decide(&charge, NOW);
+        assert_eq!(ledger.used(key, becomes, NOW), used_then, "from {was:?} to {becomes:?}");
+        // It is carried over once.
+        assert!(ledger.reset(key, becomes));
+        ledger.decide(&charge, NOW);
+        assert_eq!(ledger.used(key, becomes, NOW), 0);
+    }
+
+    #[test]
+    fn what_was_used_is_carried_over() {
+        let (bucket, window) = (bucket(100), Limit::from(SlidingWindow::new(rate(100))));
+        let longer = Limit::from(SlidingWindow::new(Rate::new(100, Span::from_ticks(7 * MINUTE)).unwrap()));
+        let wholes = sub_windows(100);
+        check(&bucket, &window, 30, 30);
+        check(&window, &longer, 30, 30);
+        check(&longer, &bucket, 30, 30);
+        check(&bucket, &wholes, 30, 30);
+        check(&wholes, &window, 30, 30);
+    }
+
+    #[test]
+    fn clamped_to_what_the_new_rule_has() {
+        check(&bucket(100), &SlidingWindow::new(rate(10)).into(), 30, 10);
+        check(&bucket(100), &sub_windows(10), 30, 10);
+    }
+
+    #[test]
+    fn other_numbers_of_the_same_shape_just_go_on() {
+        let ledger = ledger();
+        let key = ledger.key(b"k");
+        let (small, large) =
+            (Limit::from(SlidingWindow::new(rate(10))), Limit::from(SlidingWindow::new(rate(50))));
+        assert!(take(&ledger, key, &small, 10));
+        assert_eq!(ledger.used(key, &large, NOW), 10);
+        assert!(take(&ledger, key, &large, 40));
+        assert!(!take(&ledger, key, &small, 1));
+    }
+
+    #[test]
+    fn a_window_that_no_longer_packs_takes_its_count_along() {
+        let ledger = ledger();
+        let key = ledger.key(b"k");
+        let (packed, whole) =
+            (Limit::from(FixedWindow::new(rate(10))), Limit::from(FixedWindow::new(rate(1 << 40))));
+        assert!(packed.packs() && !whole.packs() && packed.shape() == whole.shape());
+        assert!(take(&ledger, key, &packed, 10));
+        let charge = Charge { was: Some(&packed), ..Charge::take(key, &whole, Cost::ZERO) };
+        ledger.decide(&charge, NOW);
+        assert_eq!(ledger.used(key, &whole, NOW), 10);
+    }
+}
+
+mod all_or_nothing {
+    use super::*;
+
+    struct Request {
+        ledger: Ledger,
+        limits: [Limit; 3],
+    }
+
+    impl Request {
+        fn new(limits: [Limit; 3]) -> Request {
+            Request { ledger: ledger(), limits }
+        }
+
+        fn key(&self, index: usize) -> Key {
+            self.ledger.key(&[u8::try_from(index).unwrap()])
+        }
+
+        fn charges(&self, units: [u64; 3]) -> [Charge<'_>; 3] {
+            std::array::from_fn(|i| Charge::take(self.key(i), &self.limits[i], Cost::new(units[i])))
+        }
+
+        fn check(&self, charges: &[Charge<'_>], passes: bool, used: [u64; 3]) -> Vec<Decision> {
+            let mut decisions = Vec::new();
+            assert_eq!(self.ledger.decide_all(charges, NOW, &mut decisions), passes);
+            assert_eq!(decisions.len(), charges.len());
+            let now_used = std::array::from_fn(|i| self.ledger.used(self.key(i), &self.limits[i], NOW));
+            assert_eq!(now_used, used);
+            decisions
+        }
+    }
+
+    #[test]
+    fn a_denied_request_consumes_nothing_anywhere() {
+        let request = Request::new([bucket(10), sub_windows(2), SlidingWindow::new(rate(10)).into()]);
+        request.check(&request.charges([1, 1, 1]), true, [1, 1, 1]);
+        request.check(&request.charges([3, 1, 2]), true, [4, 2, 3]);
+        let decisions = request.check(&request.charges([1, 1, 1]), false, [4, 2, 3]);
+        let allowed: Vec<_> = decisions.iter().map(Decision::is_allowed).collect();
+        assert_eq!(allowed, [true, false, true]);
+        assert_eq!(decisions[0].remaining, 6, "what is left when nothing was taken");
+    }
+
+    #[test]
+    fn a_shadow_counts_with_the_others_and_stops_nothing() {
+        let request = Request::new([bucket(5), bucket(2), bucket(9)]);
+        let mut charges = request.charges([1, 1, 1]);
+        charges[1].shadow = true;
+        request.check(&charges, true, [1, 1, 1]);
+        request.check(&charges, true, [2, 2, 2]);
+        let over = request.check(&charges, true, [3, 2, 3]);
+        assert!(!over[1].is_allowed(), "the shadow says what it would have done");
+        request.check(&request.charges([2, 0, 0]), true, [5, 2, 3]);
+        // Denied by another: the shadow does not count a request that did not pass.
+        request.ledger.reset(request.key(1), &request.limits[1]);
+        request.check(&charges, false, [5, 0, 3]);
+    }
+
+    #[test]
+    fn a_booking_stays_whatever_the_others_say() {
+        let request = Request::new([bucket(5), bucket(5), bucket(5)]);
+        let mut charges = request.charges([7, 1, 1]);
+        charges[0].intent = Intent::Book;
+        let decisions = request.check(&charges, false, [7, 0, 0]);
+        assert_eq!(decisions[0].outcome, Outcome::Never, "seven of five");
+
+        let mut charges = request.charges([0, 3, 6]);
+        charges[0].cost = Cost::ZERO;
+        charges[1].intent = Intent::Book;
+        request.check(&charges[1..], false, [7, 3, 0]);
+    }
+
+    #[test]
+    fn one_key_twice_in_a_request_is_counted_twice_or_not_at_all() {
+        let request = Request::new([bucket(3), bucket(3), bucket(3)]);
+        let twice = [request.charges([2, 0, 0])[0]; 2];
+        request.check(&twice, false, [0, 0, 0]);
+        let twice = [request.charges([1, 0, 0])[0]; 2];
+        request.check(&twice, true, [2, 0, 0]);
+    }
+
+    #[test]
+    fn no_charges_pass() {
+        let request = Request::new([bucket(1), bucket(1), bucket(1)]);
+        request.check(&[], true, [0, 0, 0]);
+    }
+
+    /// Two threads want pairs of three keys. However they race, what each key has given is what was admitted on it.
+    #[test]
+    fn races_never_admit_more_than_there_is() {
+        const UNITS: u64 = 2_000;
+        let ledger = ledger();
+        let limit = bucket(UNITS);
+        let keys: [Key; 3] = [b"a", b"b", b"c"].map(|name| ledger.key(name));
+        let (admitted, barrier) = (AtomicU64::new(0), Barrier::new(2));
+        let ask = |first: usize| {
+            let pairs = [[keys[first], keys[(first + 1) % 3]], [keys[(first + 2) % 3], keys[first]]];
+            let mut decisions = Vec::new();
+            barrier.wait();
+            for round in 0..UNITS as usize * 2 {
+                let charges = pairs[round % 2].map(|key| Charge::take(key, &limit, Cost::ONE));
+                let passes = ledger.decide_all(&charges, NOW, &mut decisions);
+                admitted.fetch_add(u64::from(passes), Ordering::Relaxed);
+            }
+        };
+        thread::scope(|scope| {
+            scope.spawn(|| ask(0));
+            scope.spawn(|| ask(1));
+        });
+        let used: Vec<_> = keys.iter().map(|&key| ledger.used(key, &limit, NOW)).collect();
+        assert!(used.iter().all(|&units| units <= UNITS), "{used:?}");
+        assert_eq!(used.iter().sum::<u64>(), 2 * admitted.load(Ordering::Relaxed), "{used:?}");
+    }
+}
+
+mod holders {
+    use super::*;
+
+    #[test]
+    fn are_released_once_and_by_name() {
+        let ledger = ledger();
+        let limit = Limit::from(Concurrency::new(2, Span::from_ticks(MINUTE)).unwrap());
+        let key = ledger.key(b"k");
+        let (_, first) = ledger.acquire(key, &limit, Cost::ONE, NOW);
+        let (_, second) = ledger.acquire(key, &limit, Cost::ONE, NOW);
+        let (denied, nobody) = ledger.acquire(key, &limit, Cost::ONE, NOW);
+        assert_eq!((denied.outcome, nobody), (Outcome::Busy, None));
+        assert!(ledger.release(key, &limit, first.unwrap(), NOW));
+        assert!(!ledger.release(key, &limit, first.unwrap(), NOW));
+        assert!(ledger.acquire(key, &limit, Cost::ONE, NOW).0.is_allowed());
+        assert_ne!(first, second);
+    }
+
+    #[test]
+    fn that_crashed_let_go_at_their_deadline() {
+        let ledger = ledger();
+        let limit = Limit::from(Concurrency::new(1, Span::from_ticks(MINUTE)).unwrap());
+        let key = ledger.key(b"k");
+        let (_, crashed) = ledger.acquire(key, &limit, Cost::ONE, NOW);
+        assert!(!ledger.acquire(key, &limit, Cost::ONE, later(MINUTE - 1)).0.is_allowed());
+        let (_, next) = ledger.acquire(key, &limit, Cost::ONE, later(MINUTE));
+        assert!(!ledger.release(key, &limit, crashed.unwrap(), later(MINUTE)));
+        assert!(ledger.release(key, &limit, next.unwrap(), later(MINUTE)));
+    }
+
+    #[test]
+    fn of_other_limits_have_nothing_to_release() {
+        let ledger = ledger();
+        let (key, limit) = (ledger.key(b"k"), bucket(1));
+        let (decision, holder) = ledger.acquire(key, &limit, Cost::ONE, NOW);
+        assert!(decision.is_allowed() && holder.is_none());
+        assert!(!ledger.release(key, &limit, Holder::from_id(1), NOW));
+    }
+}
+
+mod whole_states {
+    use super::*;
+
+    fn log(units: u64) -> Limit {
+        SlidingLog::new(rate(units)).unwrap().into()
+    }
+
+    #[test]
+    fn that_are_idle_are_forgotten_along_the_way() {
+        let ledger = ledger();
+        let limit = log(3);
+        for name in 0..100_000_u64 {
+            // A thousand keys per period.
+            let now = later(name * MINUTE / 1_000);
+            ledger.decide(&Charge::take(ledger.key(&name.to_be_bytes()), &limit, Cost::ONE), now);
+        }
+        let stats = ledger.stats();
+        assert!(stats.keys < 5_000, "{stats:?}");
+        assert_eq!(stats.evicted, 0);
+        (0..2 * 1_024).for_each(|_| ledger.tend(later(1_000 * MINUTE)));
+        assert_eq!(ledger.stats().keys, 0);
+    }
+
+    #[test]
+    fn stay_within_their_part_of_the_cap() {
+        let wholes_bytes = 1 << 20;
+        let settings = LedgerSettings { cap_bytes: 4 << 20, wholes_bytes, keys_expected: 0 };
+        let ledger = Ledger::new(settings).unwrap();
+        let limit = log(1_000);
+        let hot = ledger.key(b"hot");
+        for name in 0..20_000_u64 {
+            ledger.decide(&Charge::take(ledger.key(&name.to_be_bytes()), &limit, Cost::ONE), later(name));
+            let tick = later(MINUTE + name);
+            assert!(ledger.decide(&Charge::take(hot, &limit, Cost::ZERO), tick).is_allowed());
+        }
+        let stats = ledger.stats();
+        assert!(stats.evicted > 0, "{stats:?}");
+        assert!(ledger.wholes.stats().bytes <= wholes_bytes);
+    }
+}
+
+#[test]
+fn settings_that_cannot_be_are_refused() {
+    let too_large = LedgerSettings { cap_bytes: 1 << 20, wholes_bytes: 2 << 20, keys_expected: 0 };
+    let message = Ledger::new(too_large).err().unwrap().to_string();
+    assert_eq!(message, "2097152 bytes for whole states do not fit into a cap of 1048576 bytes");
+    let too_small = LedgerSettings { cap_bytes: 1 << 10, wholes_bytes: 0, keys_expected: 0 };
+    assert!(matches!(Ledger::new(too_small), Err(LedgerError::CapTooSmall { .. })));
+}

@@ -1,0 +1,176 @@
+//! Four slots in one cache line, and the protocol by which threads share a slot.
+//!
+//! ```text
+//!    0       8       16      24      32      40      48      56      64
+//!   +-------+-------+-------+-------+-------+-------+-------+-------+
+//!   | tag 0 | tag 1 | tag 2 | tag 3 | word 0| word 1| word 2| word 3|
+//!   +-------+-------+-------+-------+-------+-------+-------+-------+
+//!   tag:  EMPTY (never used), GONE (used before, free now), or the hash of the key that owns the slot
+//!   word: NO_WORD, or the owner's state XOR its tag
+//! ```
+//!
+//! **Who may do what.** The word of an owned slot is changed by anybody, with one compare-and-swap and no lock
+//! ([`Line::change`]). Who owns a slot is changed only under the lock of the line's block, and in this order:
+//! take the word away, change the tag, put a word there. So whoever has read a tag, then a word, then the same
+//! tag again, has read that tag's word.
+//!
+//! **Why the word is masked.** Between reading a word and swapping it, the slot may get another owner. The swap must
+//! then fail, although the new owner's state may by chance be the very same number (two windows with three units
+//! each). Masked with the tags of different owners, equal states are different words.
+
+use crate::sync::{AtomicU64, Ordering};
+
+pub(super) const SLOTS: usize = 4;
+
+const EMPTY: u64 = 0;
+const GONE: u64 = 1;
+const NO_WORD: u64 = 0;
+
+/// The hash of a key, as it stands in a slot: any number that has no other meaning there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Tag(u64);
+
+impl Tag {
+    #[inline]
+    pub(crate) fn of(hash: u64) -> Tag {
+        Tag(hash.max(GONE + 1))
+    }
+
+    #[inline]
+    pub(crate) fn number(self) -> u64 {
+        self.0
+    }
+}
+
+/// What a search in one line found.
+pub(super) enum Found {
+    Slot(usize),
+    /// Not in this line. If it has an empty slot, in no later one either.
+    NotHere {
+        ends: bool,
+    },
+}
+
+#[repr(C, align(64))]
+pub(super) struct Line {
+    tags: [AtomicU64; SLOTS],
+    words: [AtomicU64; SLOTS],
+}
+
+impl Line {
+    #[cfg(loom)]
+    pub(super) fn new() -> Line {
+        let zeros = || std::array::from_fn(|_| AtomicU64::new(0));
+        Line { tags: zeros(), words: zeros() }
+    }
+
+    #[inline]
+    pub(super) fn find(&self, tag: Tag) -> Found {
+        let mut ends = false;
+        for (slot, theirs) in self.tags.iter().enumerate() {
+            // Relaxed: `change` reads the tag again, behind the word.
+            let theirs = theirs.load(Ordering::Relaxed);
+            if theirs == tag.0 {
+                return Found::Slot(slot);
+            }
+            ends |= theirs == EMPTY;
+        }
+        Found::NotHere { ends }
+    }
+
+    /// Applies `step` to the state of `tag` in this slot: it sees the state and answers, perhaps with a new state,
+    /// which is stored. `None` if the slot is not, or no longer, that tag's.
+    #[inline]
+    pub(super) fn change<R>(
+        &self,
+        slot: usize,
+        tag: Tag,
+        step: &mut impl FnMut(u64) -> (R, Option<u64>),
+    ) -> Option<R> {
+        let word = &self.words[slot];
+        loop {
+            // Acquire: pairs with the release in `own`, so that the tag read next is not older than the word.
+            let stored = word.load(Ordering::Acquire);
+            if stored == NO_WORD || self.tags[slot].load(Ordering::Relaxed) != tag.0 {
+                return None;
+            }
+            let (answer, next) = step(stored ^ tag.0);
+            let settled = match next {
+                // Nothing to store: it is enough that the word has not changed hands in between.
+                None => word.load(Ordering::Relaxed) == stored,
+                // Release on success keeps the line's tags ordered for the next acquire of this word.
+                Some(next) => word
+                    .compare_exchange_weak(stored, next ^ tag.0, Ordering::AcqRel, Ordering::Relaxed)
+                    .is_ok(),
+            };
+            if settled {
+                return Some(answer);
+            }
+        }
+    }
+
+    /// The owner of a slot and its state, read without a lock.
+    pub(super) fn read(&self, slot: usize) -> Option<(Tag, u64)> {
+        let stored = self.words[slot].load(Ordering::Acquire);
+        let tag = self.tags[slot].load(Ordering::Relaxed);
+        (tag > GONE && stored != NO_WORD).then_some((Tag(tag), stored ^ tag))
+    }
+
+    // What follows is called under the lock of the line's block. The lock orders the tags, so relaxed is enough
+    // for them; the words are shared with `change`, which takes no lock.
+
+    pub(super) fn tag(&self, slot: usize) -> Option<Tag> {
+        let tag = self.tags[slot].load(Ordering::Relaxed);
+        (tag > GONE).then_some(Tag(tag))
+    }
+
+    pub(super) fn is_empty(&self, slot: usize) -> bool {
+        self.tags[slot].load(Ordering::Relaxed) == EMPTY
+    }
+
+    pub(super) fn has_empty(&self) -> bool {
+        (0..SLOTS).any(|slot| self.is_empty(slot))
+    }
+
+    /// A slot nobody owns any more, but which may stand between an owner and its home.
+    pub(super) fn is_gone(&self, slot: usize) -> bool {
+        self.tags[slot].load(Ordering::Relaxed) == GONE
+    }
+
+    /// Takes the state away if it is still `state`, and with it the right to change it. The tag stays until
+    /// [`Line::own`] or [`Line::leave`].
+    pub(super) fn take_if(&self, slot: usize, state: u64) -> bool {
+        let stored = state ^ self.tags[slot].load(Ordering::Relaxed);
+        // Acquire: what `own` writes next must not be seen before the word is gone.
+        self.words[slot].compare_exchange(stored, NO_WORD, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    /// Takes the state away, whatever it is.
+    pub(super) fn take(&self, slot: usize) -> Option<u64> {
+        let stored = self.words[slot].swap(NO_WORD, Ordering::AcqRel);
+        (stored != NO_WORD).then(|| stored ^ self.tags[slot].load(Ordering::Relaxed))
+    }
+
+    /// Gives a slot without a word to `tag`. True if the slot was empty before.
+    pub(super) fn own(&self, slot: usize, tag: Tag, state: u64) -> bool {
+        let was_empty = self.is_empty(slot);
+        self.tags[slot].store(tag.0, Ordering::Relaxed);
+        // Release: pairs with the acquire in `change`.
+        self.words[slot].store(state ^ tag.0, Ordering::Release);
+        was_empty
+    }
+
+    /// Frees a slot without a word. In a line that has no empty slot, others may have passed on to later lines, and
+    /// a search for them must still pass: the slot is only gone. True if it became empty.
+    pub(super) fn leave(&self, slot: usize) -> bool {
+        let empties = self.has_empty();
+        self.tags[slot].store(if empties { EMPTY } else { GONE }, Ordering::Relaxed);
+        empties
+    }
+
+    /// Makes gone slots empty, where no search needs to pass any more. Says how many.
+    pub(super) fn clear_gone(&self) -> usize {
+        let gone = (0..SLOTS).filter(|&slot| self.is_gone(slot));
+        gone.map(|slot| self.tags[slot].store(EMPTY, Ordering::Relaxed)).count()
+    }
+}

@@ -1,0 +1,291 @@
+//! The table against a plain map, its invariants, and its behaviour under contention and at its cap.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicU64 as StdAtomicU64, Ordering as StdOrdering};
+use std::thread;
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// A moment that lies behind every counter below: words count up from here and are not idle.
+const NOW: u64 = 1 << 40;
+
+fn table(lines_max: usize) -> Table {
+    Table::new((lines_max + DISPLACEMENT_MAX) * Table::LINE_BYTES, 0).unwrap()
+}
+
+fn tag(number: u64) -> Tag {
+    // A fixed permutation, so that tests repeat.
+    let mut hash = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    Tag::of(hash ^ (hash >> 31))
+}
+
+fn count_one(table: &Table, key: u64) -> u64 {
+    table.update(tag(key), NOW, |word| (word.max(NOW) + 1 - NOW, Some(word.max(NOW) + 1)))
+}
+
+fn counted(table: &Table, key: u64) -> u64 {
+    table.update(tag(key), NOW, |word| (word.saturating_sub(NOW), None))
+}
+
+/// What must hold whenever nobody is at work on the table.
+fn check(table: &Table) {
+    let geometry = table.geometry();
+    let lines = geometry.lines_in_use() as usize + DISPLACEMENT_MAX;
+    let mut seen = HashSet::new();
+    let mut in_use = 0;
+    for index in 0..lines {
+        let line = table.arena.line(index);
+        for slot in 0..SLOTS {
+            in_use += usize::from(!line.is_empty(slot));
+            let Some(tag) = line.tag(slot) else { continue };
+            assert!(line.read(slot).is_some(), "a key without a state");
+            assert!(seen.insert(tag.number()), "{tag:?} has two slots");
+            let home = geometry.home(tag);
+            assert!(home <= index && index <= home + DISPLACEMENT_MAX, "{tag:?} of {home} stands in {index}");
+            let reachable = (home..index).all(|passed| !table.arena.line(passed).has_empty());
+            assert!(reachable, "{tag:?} of {home} stands in {index}, behind an empty slot");
+        }
+    }
+    assert_eq!(in_use, table.slots_in_use.sum(), "slots in use");
+}
+
+#[test]
+fn counts_every_key_while_it_grows() {
+    let table = table(1 << 20);
+    let lines_before = table.stats().lines;
+    for key in 0..200_000 {
+        assert_eq!(count_one(&table, key), 1);
+    }
+    check(&table);
+    assert!(table.stats().lines > 10 * lines_before, "the table has grown");
+    for key in 0..200_000 {
+        assert_eq!(count_one(&table, key), 2);
+    }
+    assert_eq!(table.stats().evicted, 0);
+}
+
+#[test]
+fn is_nearly_two_thirds_full_at_any_size() {
+    let table = table(1 << 20);
+    for key in 0..400_000 {
+        count_one(&table, key);
+        if key > 100_000 && key.is_multiple_of(1_000) {
+            let bytes_per_key = table.stats().bytes as u64 / key;
+            assert!(bytes_per_key <= 26, "{bytes_per_key} bytes for each of {key} keys");
+        }
+    }
+}
+
+#[test]
+fn forgets_idle_keys_instead_of_growing() {
+    let table = table(1 << 20);
+    // A thousand keys are in use at a time; each is idle a thousand keys later.
+    for key in 0..1_000_000 {
+        table.update(tag(key), NOW + key, |_| ((), Some(NOW + key + 1_000)));
+    }
+    check(&table);
+    assert_eq!(table.stats().lines, LINES_MIN as usize);
+    assert_eq!(table.stats().evicted, 0);
+    assert!(table.stats().reclaimed > 990_000);
+}
+
+#[test]
+fn sweeps_before_it_grows() {
+    let table = table(1 << 20);
+    let fits = LINES_MIN as usize * SLOTS * 7 / 10;
+    for key in 0..fits as u64 {
+        table.update(tag(key), NOW, |_| ((), Some(NOW + 1)));
+    }
+    // All of them are idle now, and as many again come.
+    for key in 0..fits as u64 {
+        table.update(tag(key + (1 << 32)), NOW + 1, |_| ((), Some(NOW + 2)));
+    }
+    check(&table);
+    assert_eq!(table.stats().lines, LINES_MIN as usize);
+}
+
+#[test]
+fn at_its_cap_the_least_used_make_room() {
+    let table = table(LINES_MIN as usize);
+    let hot = 0..500;
+    for key in hot.clone() {
+        for _ in 0..100 {
+            count_one(&table, key);
+        }
+    }
+    for key in 0..200_000 {
+        count_one(&table, key + (1 << 32));
+    }
+    check(&table);
+    assert_eq!(table.stats().lines, LINES_MIN as usize);
+    assert!(table.stats().evicted > 190_000);
+    let kept = hot.filter(|&key| counted(&table, key) == 100).count();
+    assert_eq!(kept, 500, "hot keys that kept their count");
+}
+
+#[test]
+fn removed_keys_are_gone_and_others_stay() {
+    let table = table(1 << 16);
+    (0..50_000).for_each(|key| assert_eq!(count_one(&table, key), 1));
+    (0..50_000).step_by(2).for_each(|key| assert!(table.remove(tag(key))));
+    assert!(!table.remove(tag(0)));
+    check(&table);
+    (0..50_000).for_each(|key| assert_eq!(counted(&table, key), key % 2));
+}
+
+#[test]
+fn shows_every_key_once_when_nobody_is_at_work() {
+    let table = table(1 << 16);
+    (0..30_000).for_each(|key| assert_eq!(count_one(&table, key), 1));
+    let mut seen = HashMap::new();
+    table.for_each(|tag, state| *seen.entry(tag.number()).or_insert(0) += state - NOW);
+    assert_eq!(seen.len(), 30_000);
+    assert!(seen.values().all(|&count| count == 1));
+}
+
+#[test]
+fn a_table_sized_beforehand_does_not_grow() {
+    let bytes = (1 << 20) * Table::LINE_BYTES;
+    let table = Table::new(bytes, 100_000).unwrap();
+    let lines = table.stats().lines;
+    (0..100_000).for_each(|key| assert_eq!(count_one(&table, key), 1));
+    assert_eq!(table.stats().lines, lines);
+}
+
+#[test]
+fn a_cap_too_small_is_refused() {
+    assert!(matches!(Table::new(1_000, 0), Err(LedgerError::CapTooSmall { bytes: 1_000, .. })));
+}
+
+#[test]
+fn a_peek_leaves_nothing_behind() {
+    let table = table(1 << 12);
+    (0..10_000).for_each(|key| assert_eq!(counted(&table, key), 0));
+    assert_eq!(table.stats().slots_in_use, 0);
+}
+
+/// Two threads race for the same few keys. The step gives the other thread every chance to come in between, and the
+/// test goes on until it has.
+#[test]
+fn exactly_the_units_there_are_get_granted_under_contention() {
+    const UNITS: u64 = 20_000;
+    let (mut collisions, mut rounds) = (0, 0);
+    while collisions < 1_000 {
+        rounds += 1;
+        assert!(rounds < 100, "only {collisions} collisions in {rounds} rounds: nothing was shown");
+        let table = table(1 << 12);
+        let (granted, calls, barrier) = (StdAtomicU64::new(0), StdAtomicU64::new(0), Barrier::new(2));
+        let spend = || {
+            barrier.wait();
+            let asks = UNITS * 3 / 4;
+            for _ in 0..asks {
+                let granted_now = table.update(tag(7), NOW, |word| {
+                    if calls.fetch_add(1, StdOrdering::Relaxed).is_multiple_of(16) {
+                        thread::yield_now();
+                    }
+                    let used = word.max(NOW) - NOW;
+                    if used < UNITS { (true, Some(NOW + used + 1)) } else { (false, None) }
+                });
+                granted.fetch_add(u64::from(granted_now), StdOrdering::Relaxed);
+            }
+        };
+        thread::scope(|scope| {
+            scope.spawn(spend);
+            scope.spawn(spend);
+        });
+        assert_eq!(granted.load(StdOrdering::Relaxed), UNITS);
+        collisions += calls.load(StdOrdering::Relaxed) - 2 * (UNITS * 3 / 4);
+    }
+}
+
+/// Threads count the same keys while the table grows under them, sweeps, and gives slots to new keys.
+#[test]
+fn no_count_is_lost_while_keys_move() {
+    const KEYS: u64 = 60_000;
+    const THREADS: u64 = 4;
+    let table = table(1 << 18);
+    let barrier = Barrier::new(THREADS as usize + 1);
+    thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (table, barrier) = (&table, &barrier);
+            scope.spawn(move || {
+                barrier.wait();
+                for round in 0..4 {
+                    for key in 0..KEYS {
+                        // Each thread has an order of its own.
+                        count_one(table, (key * (2 * thread + 1) + round * 977) % KEYS);
+                    }
+                }
+            });
+        }
+        scope.spawn(|| {
+            barrier.wait();
+            // Keys that are idle at once, and make others move over.
+            for key in 0..4 * KEYS {
+                table.update(tag(key | 1 << 40), NOW, |_| ((), Some(NOW)));
+                table.tend(NOW);
+            }
+        });
+    });
+    check(&table);
+    let total: u64 = (0..KEYS).map(|key| counted(&table, key)).sum();
+    assert_eq!(total, KEYS * 4 * THREADS);
+    assert_eq!(table.stats().evicted, 0);
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Count(u64),
+    Remove(u64),
+    Pass(u64),
+    Tend,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        20 => (0..12_000_u64).prop_map(Step::Count),
+        2 => (0..12_000_u64).prop_map(Step::Remove),
+        1 => (0..40_u64).prop_map(Step::Pass),
+        1 => Just(Step::Tend),
+    ];
+    prop::collection::vec(step, 1..20_000)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Words expire as time passes; the model forgets exactly those, and both agree on all others.
+    #[test]
+    fn agrees_with_a_plain_map(steps in steps(), life in 1..60_u64) {
+        let table = table(1 << 14);
+        let mut model: HashMap<u64, u64> = HashMap::new();
+        let mut now = NOW;
+        for step in steps {
+            match step {
+                Step::Count(key) => {
+                    let count = |word: u64| word.max(now) + life;
+                    let got = table.update(tag(key), now, |word| (count(word), Some(count(word))));
+                    let known = model.get(&key).copied().unwrap_or(0);
+                    prop_assert_eq!(got, count(known));
+                    model.insert(key, got);
+                }
+                Step::Remove(key) => {
+                    table.remove(tag(key));
+                    model.remove(&key);
+                }
+                Step::Pass(ticks) => now += ticks,
+                Step::Tend => table.tend(now),
+            }
+        }
+        check(&table);
+        prop_assert_eq!(table.stats().evicted, 0);
+        for (&key, &state) in model.iter().filter(|(_, state)| **state > now) {
+            prop_assert_eq!(table.update(tag(key), now, |word| (word, None)), state);
+        }
+    }
+}
