@@ -47,10 +47,14 @@ pub(crate) trait Contender: Send + Sync {
 pub(crate) enum Kind {
     /// Our ledger, token bucket, one by one.
     Bucket,
+    /// Our ledger, token bucket, one by one, with a reading of the clock for each.
+    BucketClock,
     /// Our ledger, token bucket, in batches.
     BucketBatch,
     /// Our ledger, sliding window, one by one.
     Sliding,
+    /// Our ledger, sliding window, one by one, with a reading of the clock for each.
+    SlidingClock,
     /// Our ledger, sliding window, in batches.
     SlidingBatch,
     /// governor with string keys.
@@ -65,10 +69,12 @@ pub(crate) enum Kind {
 
 impl Kind {
     /// All of them, in the order of the tables.
-    pub(crate) const ALL: [Kind; 8] = [
+    pub(crate) const ALL: [Kind; 10] = [
         Kind::Bucket,
+        Kind::BucketClock,
         Kind::BucketBatch,
         Kind::Sliding,
+        Kind::SlidingClock,
         Kind::SlidingBatch,
         Kind::GovernorText,
         Kind::GovernorNumber,
@@ -80,8 +86,10 @@ impl Kind {
     pub(crate) fn label(self) -> &'static str {
         match self {
             Kind::Bucket => "tollgate, token bucket",
+            Kind::BucketClock => "tollgate, token bucket, clock read for each",
             Kind::BucketBatch => "tollgate, token bucket, batches of 32",
             Kind::Sliding => "tollgate, sliding window",
+            Kind::SlidingClock => "tollgate, sliding window, clock read for each",
             Kind::SlidingBatch => "tollgate, sliding window, batches of 32",
             Kind::GovernorText => "governor, string keys",
             Kind::GovernorNumber => "governor, u64 keys",
@@ -95,17 +103,17 @@ impl Kind {
         self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
     }
 
-    /// Whether it works on the table of the kind before it, and so needs no filling and no memory of its own.
+    /// Whether it works on the table of a kind before it, and so needs no filling and no memory of its own.
     pub(crate) fn shares_table(self) -> bool {
-        matches!(self, Kind::BucketBatch | Kind::SlidingBatch)
+        matches!(self, Kind::BucketClock | Kind::BucketBatch | Kind::SlidingClock | Kind::SlidingBatch)
     }
 }
 
 /// A contender with a table for `keys` keys; 0 lets it start small and grow.
 pub(crate) fn build(kind: Kind, keys: usize) -> Result<Arc<dyn Contender>, Box<dyn Error>> {
     Ok(match kind {
-        Kind::Bucket | Kind::BucketBatch => tollgate::build(tollgate::bucket()?, keys)?.one_by_one(),
-        Kind::Sliding | Kind::SlidingBatch => tollgate::build(tollgate::sliding()?, keys)?.one_by_one(),
+        Kind::Bucket | Kind::BucketClock | Kind::BucketBatch => tollgate::build(tollgate::bucket()?, keys)?.one_by_one(),
+        Kind::Sliding | Kind::SlidingClock | Kind::SlidingBatch => tollgate::build(tollgate::sliding()?, keys)?.one_by_one(),
         Kind::GovernorText => governor::with_text_keys(keys)?,
         Kind::GovernorNumber => governor::with_number_keys(keys)?,
         Kind::Throttlecrab => throttlecrab::build(keys),
@@ -131,8 +139,10 @@ pub(crate) fn lineup(keys: u64, mut filled: impl FnMut(Kind)) -> Result<Vec<Entr
     for kind in Kind::ALL {
         let contender = match kind {
             Kind::Bucket => bucket.one_by_one(),
+            Kind::BucketClock => bucket.one_by_one_with_clock(),
             Kind::BucketBatch => bucket.batched(),
             Kind::Sliding => sliding.one_by_one(),
+            Kind::SlidingClock => sliding.one_by_one_with_clock(),
             Kind::SlidingBatch => sliding.batched(),
             _ => build(kind, table_keys)?,
         };

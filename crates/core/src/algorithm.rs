@@ -47,6 +47,16 @@ pub trait Algorithm {
         None
     }
 
+    /// The time on the clock of one key: where a limit is jittered, its keys' windows begin at different offsets, which
+    /// is to say that their clocks are ahead by different spans. Every other call takes the key's own time.
+    #[inline]
+    fn key_time(&self, key_hash: u64, now: Time) -> Time {
+        match self.jitter() {
+            None => now,
+            Some(period) => Time::from_ticks(now.0 + key_hash % period.0),
+        }
+    }
+
     /// Tells states apart that cannot be read with each other's numbers: two limits of one algorithm with the
     /// same shape can share a state, so a rule that changes within its shape just goes on.
     fn shape(&self) -> u64;

@@ -16,7 +16,7 @@ use crate::algorithm::token_bucket::TokenBucket;
 use crate::ask::{Ask, Cost, Refund};
 use crate::decision::Decision;
 use crate::time::Time;
-use crate::word::Packed;
+use crate::word::{Packed, PackedVisitor};
 
 macro_rules! registry {
     (words: [$($word:ident),*], wholes: [$($whole:ident),*]) => {
@@ -129,18 +129,11 @@ macro_rules! registry {
                 }
             }
 
-            /// The time on the clock of one key: where a limit is jittered, its keys' windows begin at different
-            /// offsets, which is to say that their clocks are ahead by different spans. Every other call takes the
-            /// key's own time.
-            #[inline]
+            /// As [`Algorithm::key_time`].
             pub fn key_time(&self, key_hash: u64, now: Time) -> Time {
-                let period = match self {
-                    $(Limit::$word(limit) => limit.jitter(),)*
-                    $(Limit::$whole(limit) => limit.jitter(),)*
-                };
-                match period {
-                    None => now,
-                    Some(period) => Time::from_ticks(now.0 + key_hash % period.0),
+                match self {
+                    $(Limit::$word(limit) => limit.key_time(key_hash, now),)*
+                    $(Limit::$whole(limit) => limit.key_time(key_hash, now),)*
                 }
             }
 
@@ -152,16 +145,23 @@ macro_rules! registry {
                 }
             }
 
+            /// Calls the visitor with the algorithm, if every state of this limit fits one word.
+            #[inline]
+            pub fn visit_packed<V: PackedVisitor>(&self, visitor: V) -> Option<V::Answer> {
+                match self {
+                    $(Limit::$word(limit) if limit.packs() => {
+                        Some(visitor.visit(limit, shape(Kind::$word, limit.shape())))
+                    })*
+                    _ => None,
+                }
+            }
+
             /// As [`Limit::decide`] on the state that `word` stands for. What is to be stored is in the second
             /// part, where anything changed. A limit that does not pack reads every word as a key never seen.
-            #[inline]
             pub fn decide_word(&self, word: u64, ask: Ask) -> (Decision, Option<u64>) {
                 match self {
                     $(Limit::$word(limit) if limit.packs() => {
-                        let before = limit.unpack(word);
-                        let mut state = before;
-                        let decision = limit.decide(&mut state, ask);
-                        (decision, (state != before).then(|| limit.pack(&state)))
+                        (limit.decide_word(word, ask), limit.next_word(word, ask))
                     })*
                     _ => (self.decide(&mut self.fresh(), ask), None),
                 }

@@ -1,6 +1,7 @@
 //! Where windows begin and end: every so many ticks from the epoch, or with the days of a calendar.
 
 use crate::calendar::Calendar;
+use crate::divisor::Divisor;
 use crate::rate::Rate;
 use crate::time::{Span, Time};
 
@@ -17,7 +18,7 @@ pub struct Window {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Windows {
     /// Windows of equal length, aligned to the epoch.
-    Every(Span),
+    Every(Period),
     /// Days, weeks or months of a time zone.
     Calendar(Calendar),
 }
@@ -25,14 +26,14 @@ pub enum Windows {
 impl Windows {
     /// The windows of a rate.
     pub fn of(rate: &Rate) -> Windows {
-        Windows::Every(rate.period())
+        Windows::Every(Period::new(rate.period()))
     }
 
     /// The window that `now` falls into.
     #[inline]
     pub fn at(&self, now: Time) -> Window {
         match self {
-            Windows::Every(period) => Window::aligned(now, *period),
+            Windows::Every(period) => period.at(now),
             Windows::Calendar(calendar) => calendar.at(now),
         }
     }
@@ -41,7 +42,7 @@ impl Windows {
     #[inline]
     pub(crate) fn end_of(&self, start: Time) -> Time {
         match self {
-            Windows::Every(period) => start.plus(*period),
+            Windows::Every(period) => start.plus(period.span()),
             Windows::Calendar(calendar) => calendar.at(start).end,
         }
     }
@@ -49,7 +50,7 @@ impl Windows {
     /// A length that every window has at least.
     pub(crate) fn length_min(&self) -> Span {
         match self {
-            Windows::Every(period) => *period,
+            Windows::Every(period) => period.span(),
             Windows::Calendar(calendar) => calendar.length_min(),
         }
     }
@@ -57,17 +58,62 @@ impl Windows {
     /// Tells divisions of time apart.
     pub(crate) fn shape(&self) -> u64 {
         match self {
-            Windows::Every(period) => period.0,
+            Windows::Every(period) => period.span().0,
             Windows::Calendar(calendar) => calendar.shape(),
         }
     }
 }
 
-impl Window {
-    /// The window of `period` ticks, aligned to the epoch, that `now` falls into.
+/// A length of windows, at least one tick.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Period {
+    ticks: Divisor,
+}
+
+impl Period {
+    /// Windows of this length.
+    pub fn new(span: Span) -> Period {
+        Period { ticks: Divisor::new(span.0) }
+    }
+
+    /// The length.
     #[inline]
-    pub(crate) fn aligned(now: Time, period: Span) -> Window {
-        let start = Time(now.0 - now.0 % period.0);
-        Window { start, end: start.plus(period) }
+    pub fn span(self) -> Span {
+        Span(self.ticks.number())
+    }
+
+    /// The window, aligned to the epoch, that `now` falls into.
+    #[inline]
+    pub(crate) fn at(self, now: Time) -> Window {
+        let start = Time(self.ticks.round_down(now.0));
+        Window { start, end: start.plus(self.span()) }
+    }
+
+    /// How many whole periods a span has.
+    pub(crate) fn count_in(self, span: Span) -> u64 {
+        self.ticks.divide(span.0)
+    }
+
+    /// `ceil(units * part / period)`: the share of units that a part of the period has.
+    #[inline]
+    pub(crate) fn share_up(self, units: u64, part: Span) -> u64 {
+        match units.checked_mul(part.0) {
+            Some(product) => self.ticks.divide_up(product),
+            None => {
+                let product = u128::from(units) * u128::from(part.0);
+                u64::try_from(product.div_ceil(u128::from(self.ticks.number()))).unwrap_or(u64::MAX)
+            }
+        }
+    }
+
+    /// How far a period must have passed until so little of `units` is left that it fits `room`: `period - floor(room *
+    /// period / units)`.
+    pub(crate) fn fades_after(self, units: u64, room: u64) -> Span {
+        let period = self.ticks.number();
+        if units == 0 {
+            return Span::ZERO;
+        }
+        let part = u128::from(room) * u128::from(period) / u128::from(units);
+        Span(period - u64::try_from(part).unwrap_or(u64::MAX).min(period))
     }
 }

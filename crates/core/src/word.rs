@@ -15,7 +15,11 @@
 //! Ends of windows lie at least 2^s apart, so no two windows share their high bits, and nothing is lost.
 //! Where the counters do not fit into s bits, the limit does not pack and its state is stored whole.
 
+use std::cmp::Ordering;
+
 use crate::algorithm::Algorithm;
+use crate::ask::Ask;
+use crate::decision::Decision;
 use crate::time::Time;
 use crate::window::Windows;
 
@@ -29,6 +33,42 @@ pub trait Packed: Algorithm {
 
     /// The state of a word; zero is the key that was never seen.
     fn unpack(&self, word: u64) -> Self::State;
+
+    /// The state of a word as far as it matters at `now`: where that is cheaper, what has expired may be taken for never
+    /// seen.
+    #[inline]
+    fn unpack_at(&self, word: u64, _now: Time) -> Self::State {
+        self.unpack(word)
+    }
+
+    /// As [`Algorithm::decide`] on the state that `word` stands for: what is to be stored, where anything changed.
+    ///
+    /// Apart from [`Packed::decide_word`], so that the loop around a compare-and-swap computes no answers: inlined, all
+    /// that does not bear on the word falls away.
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // Measured: a call in this place costs as much as the swap itself.
+    fn next_word(&self, word: u64, ask: Ask) -> Option<u64> {
+        let before = self.unpack_at(word, ask.now);
+        let mut state = before.clone();
+        self.decide(&mut state, ask);
+        (state != before).then(|| self.pack(&state))
+    }
+
+    /// As [`Algorithm::decide`] on the state that `word` stands for: the answer.
+    #[inline]
+    fn decide_word(&self, word: u64, ask: Ask) -> Decision {
+        self.decide(&mut self.unpack_at(word, ask.now), ask)
+    }
+}
+
+/// Somebody who works with the algorithm behind a limit, whichever it is. A store that visits a limit asks once
+/// which algorithm it has, and the compiler makes one straight path for each.
+pub trait PackedVisitor {
+    /// What the visit is for.
+    type Answer;
+
+    /// Called with the algorithm and the limit's [`crate::Limit::shape`].
+    fn visit<A: Packed>(self, algorithm: &A, shape: u64) -> Self::Answer;
 }
 
 /// How the bits of a window's word are divided.
@@ -56,11 +96,22 @@ impl WordLayout {
         (relevant_until.0.div_ceil(1 << self.payload_bits) << self.payload_bits) | payload
     }
 
+    /// Compares when a word is relevant until with a moment that its windows end at.
+    #[inline]
+    pub(crate) fn cmp_end(self, word: u64, end: Time) -> Ordering {
+        (word >> self.payload_bits).cmp(&end.0.div_ceil(1 << self.payload_bits))
+    }
+
+    #[inline]
+    pub(crate) fn payload(self, word: u64) -> u64 {
+        word & self.payload_max()
+    }
+
     /// A moment within the last window in which the word is relevant, and the payload.
     #[inline]
     pub(crate) fn split(self, word: u64) -> Option<(Time, u64)> {
         let end = word >> self.payload_bits;
         let inside = Time(end.checked_sub(1)? << self.payload_bits);
-        Some((inside, word & self.payload_max()))
+        Some((inside, self.payload(word)))
     }
 }

@@ -53,26 +53,28 @@ fn check_steps(zone_name: &str, around: &str, step: usize) {
         let starts = beginnings(unit, &zone, middle - 40 * 86_400..middle + 35 * 86_400, step);
         assert!(!starts.is_empty(), "nothing to compare");
         for tick in [Tick::NANOSECOND, Tick::MICROSECOND, Tick::MILLISECOND] {
+            let fresh = || Calendar::new(unit, zone_name, tick).unwrap();
             for edge in starts.windows(2) {
-                check_window(&Calendar::new(unit, zone_name, tick).unwrap(), tick, edge[0], edge[1]);
+                check_window(fresh, tick, edge[0], edge[1]);
             }
         }
     }
 }
 
-fn check_window(calendar: &Calendar, tick: Tick, first: i64, next: i64) {
+fn check_window(fresh: impl Fn() -> Calendar, tick: Tick, first: i64, next: i64) {
     let per_second = tick.span(std::time::Duration::from_secs(1)).unwrap().ticks();
-    let ticks = |second: i64| u64::try_from(second).unwrap() * per_second;
-    let window = Window { start: at(ticks(first)), end: at(ticks(next)) };
-    let middle = u64::midpoint(ticks(first), ticks(next));
+    let [start, end] = [first, next].map(|second| u64::try_from(second).unwrap() * per_second);
+    let window = Window { start: at(start), end: at(end) };
+    let minutes = |minutes: u64| minutes * 60 * per_second;
+    let soon = [0, 1, 30, 59, 60, 61, 119, 120].map(|after| start + minutes(after));
+    let late = [1, 30, 59, 60, 61, 119, 120].map(|before| end - minutes(before));
     // To and fro, so that the window that is remembered is not always the right one.
-    for now in
-        [ticks(first), ticks(next) - 1, middle, ticks(first) + 1, ticks(next), ticks(first), ticks(next) - 1]
-    {
-        if now == ticks(next) {
-            assert_eq!(calendar.at(at(now)).start, at(now), "{calendar:?} at {now}");
-        } else {
+    let used = fresh();
+    for now in [&soon[..], &late, &[end - 1, u64::midpoint(start, end), start + 1]].concat() {
+        for calendar in [&used, &fresh()] {
             assert_eq!(calendar.at(at(now)), window, "{calendar:?} at {now}");
+            assert_eq!(calendar.at(window.end).start, window.end, "{calendar:?} at the end");
+            assert!(calendar.at(at(start - 1)).end <= window.start, "{calendar:?} before the start");
         }
     }
 }

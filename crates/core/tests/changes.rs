@@ -33,7 +33,9 @@ proptest! {
         was in Spec::any(), is in Spec::any(), trace in Trace::strategy(15),
     ) {
         let (old, new) = (was.limit(), is.limit());
-        prop_assume!(old.shape() != new.shape());
+        if old.shape() == new.shape() {
+            return Ok(());
+        }
         let (state, now) = lived_until(&old, &was, &trace, at(Time::MAX.ticks() / 2));
         let adapted = new.adapt(&old, &state, now);
         let capacity = new.decide(&mut new.fresh(), Ask::peek(Cost::ZERO, now)).limit;

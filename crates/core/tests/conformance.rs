@@ -4,7 +4,7 @@
 use tollgate_core::Limit;
 use tollgate_testkit::{Spec, States, Subject, Words, run_suite};
 
-const CASES: u64 = 1_500;
+const CASES: u64 = 2_500;
 
 fn check<S: Subject>(make_subject: impl Fn(&Limit) -> Option<S>) -> u64 {
     run_suite(|spec: &Spec| make_subject(&spec.limit()), CASES)

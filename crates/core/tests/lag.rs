@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use tollgate_core::{
-    Ask, Concurrency, Cost, FixedWindow, Limit, OldestCounts, Outcome, Rate, SlidingLog, SlidingWindow,
-    SubWindows, Tick, TokenBucket,
+    Ask, Concurrency, Cost, FixedWindow, Intent, Limit, OldestCounts, Outcome, Rate, SlidingLog,
+    SlidingWindow, SubWindows, Tick, TokenBucket,
 };
 use tollgate_testkit::Spec;
 
@@ -21,7 +21,7 @@ fn lag_max(spec: &Spec) -> u64 {
     match *spec {
         Spec::TokenBucket { .. } | Spec::LeakyBucket { .. } | Spec::FixedWindow { .. } => spec.memory(),
         Spec::SlidingWindow { period_ticks, .. } => period_ticks,
-        Spec::SubWindows { .. } => spec.beat(),
+        Spec::SubWindows { count, .. } => spec.beat() * u64::from(count),
         _ => 1_000,
     }
 }
@@ -120,6 +120,28 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(cases(2_000))]
+
+    /// However far a clock lags, a word is read like the state that it stands for.
+    #[test]
+    fn a_word_is_read_like_its_state(spec in Spec::any(), start in 0_u64..1 << 61, requests in requests()) {
+        let limit = spec.limit();
+        let (mut state, mut word) = (limit.fresh(), 0);
+        let mut right_now = start;
+        for (gap, lag, units) in requests.into_iter().filter(|_| limit.packs()) {
+            right_now = right_now.saturating_add((spec.beat() / 8).max(1).saturating_mul(gap));
+            let lag = u128::from(spec.memory()) * u128::from(lag) / 16;
+            let now = at(right_now.saturating_sub(u64::try_from(lag).unwrap_or(u64::MAX)));
+            let intent = if units == 4 { Intent::Book } else { Intent::Take };
+            let ask = Ask { cost: Cost::new(units), now, intent };
+            let (decision, changed) = limit.decide_word(word, ask);
+            prop_assert_eq!(decision, limit.decide(&mut state, ask), "{:?} at {:?}", ask, now);
+            word = changed.unwrap_or(word);
+        }
+    }
+}
+
 /// A caller one window behind counts in the window that the state is in, and waits for its end.
 #[test]
 fn a_fixed_window_counts_who_lags_where_the_state_is() {
@@ -166,6 +188,7 @@ fn holds_stay_in_the_order_of_their_deadlines_when_clocks_do_not() {
     assert!(limit.acquire(&mut holders, Cost::ONE, at(500)).1.is_some());
     assert!(limit.acquire(&mut holders, Cost::ONE, at(549)).1.is_none());
     assert!(limit.acquire(&mut holders, Cost::ONE, at(550)).1.is_some());
+    assert!(limit.acquire(&mut holders, Cost::ONE, at(599)).1.is_none(), "only one of them had passed");
 }
 
 /// Clocks that were set back by far: nobody is told to wait longer than the limit itself allows.

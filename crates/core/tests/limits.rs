@@ -1,7 +1,9 @@
 //! What can be built, to the last number, and what those are told who ask for more.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)] // A test stops at the first surprise.
 
-use tollgate_core::{Calendar, CalendarUnit, FixedWindow, LimitError, OldestCounts, Span, Tick, Windows};
+use tollgate_core::{
+    Ask, Calendar, CalendarUnit, Cost, FixedWindow, LimitError, OldestCounts, Period, Span, Tick, Windows,
+};
 use tollgate_testkit::Spec;
 
 mod common;
@@ -172,6 +174,32 @@ fn a_duration_becomes_ticks_rounded_up_and_comes_back_exactly() {
 
 #[test]
 fn the_windows_of_a_rate_can_be_given_by_hand() {
-    let by_hand = FixedWindow::in_windows(5, Windows::Every(Span::from_ticks(9))).unwrap();
+    let by_hand = FixedWindow::in_windows(5, Windows::Every(Period::new(Span::from_ticks(9)))).unwrap();
     assert_eq!(by_hand, FixedWindow::new(common::rate(5, 9)));
+}
+
+/// Whole states grow with what they remember, and no further: N entries, N in debt, and the slack of a vector.
+#[test]
+fn a_state_grows_up_to_twice_its_units() {
+    let units = 1 << 9;
+    let entry_bytes = 24;
+    for spec in [
+        Spec::SlidingLog { units, period_ticks: 1 << 40 },
+        Spec::Concurrency { units, hold_ticks_max: 1 << 40 },
+    ] {
+        let limit = spec.limit();
+        let mut state = limit.fresh();
+        assert_eq!(state.heap_bytes(), 0, "{spec:?}");
+        for now in 0..4 * units {
+            limit.decide(&mut state, Ask::book(Cost::ONE, common::at(now)));
+        }
+        let bytes = state.heap_bytes() as u64;
+        assert!((16 * units..=2 * 2 * units * entry_bytes).contains(&bytes), "{spec:?}: {bytes} bytes");
+    }
+    let sub_windows = sub_windows(64, 64).limit();
+    let mut state = sub_windows.fresh();
+    for now in 0..1_000 {
+        sub_windows.decide(&mut state, Ask::book(Cost::ONE, common::at(now)));
+    }
+    assert!(state.heap_bytes() <= 2 * 2 * 65 * 8, "{} bytes", state.heap_bytes());
 }

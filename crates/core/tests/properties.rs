@@ -174,9 +174,8 @@ proptest! {
         }
     }
 
-    /// The next one asked and the first one told are the same: nothing hides in a state.
     #[test]
-    fn a_whole_life_on_words_is_a_whole_life_on_states(spec in Spec::any(), trace in Trace::strategy(20)) {
+    fn a_word_is_decided_like_its_state(spec in Spec::any(), trace in Trace::strategy(20)) {
         let limit = spec.limit();
         let (state, now) = lived(&limit, &spec, &trace);
         if let Some(word) = limit.pack(&state) {

@@ -193,3 +193,36 @@ fn a_foreign_state_is_a_fresh_one() {
     assert_eq!(story.limit.pack(&story.state), None);
     story.gives_back(0, 1, 0).takes(0, 1, ALLOWED, 0).takes(0, 1, in_ticks(10), 0);
 }
+
+/// A state that a larger limit left behind, and that had to be shifted into the bits of a smaller one.
+#[test]
+fn what_a_larger_limit_left_is_trimmed_before_it_is_packed() {
+    let period_ticks = 1 << 20;
+    let fixed = |units| Spec::FixedWindow { units, period_ticks }.limit();
+    let sliding = |units| Spec::SlidingWindow { units, period_ticks }.limit();
+    for (large, small) in [(fixed(1 << 40), fixed(3)), (sliding(1 << 40), sliding(3))] {
+        assert!(!large.packs() && small.packs());
+        let mut state = large.fresh();
+        assert!(common::take(&large, &mut state, 1 << 40, period_ticks));
+        let word = small.pack(&state).unwrap();
+        assert_eq!(small.used(&small.unpack(word), at(period_ticks)), 6);
+    }
+}
+
+/// A window too short for its counters: read as a word, it would have mixed them with its time.
+#[test]
+fn a_window_that_does_not_pack_keeps_no_words() {
+    let limit = Spec::FixedWindow { units: 5, period_ticks: 2 }.limit();
+    assert!(!limit.packs());
+    let (decision, changed) = limit.decide_word(12_345, Ask::take(Cost::new(5), at(7)));
+    assert_eq!((decision.outcome, changed), (ALLOWED, None));
+}
+
+/// A caller several sub-windows behind used to move all counts back to where it was.
+#[test]
+fn sub_windows_count_who_lags_where_the_state_is() {
+    let spec = Spec::SubWindows { units: 3, period_ticks: 100, count: 10, oldest: OldestCounts::Whole };
+    let mut story = Story::of(&spec);
+    story.takes(1_000, 2, ALLOWED, 1).takes(950, 1, ALLOWED, 0).takes(950, 1, in_ticks(160), 0);
+    story.takes(1_109, 1, in_ticks(1), 0).takes(1_110, 3, ALLOWED, 0);
+}

@@ -9,7 +9,7 @@ mod key;
 mod wholes;
 
 use thiserror::Error;
-use tollgate_core::{Ask, Cost, Decision, Holder, Limit, Refund, State, Time};
+use tollgate_core::{Ask, Cost, Decision, Holder, Limit, Packed, PackedVisitor, Refund, State, Time};
 
 pub use charge::Charge;
 pub use key::Key;
@@ -152,12 +152,9 @@ impl Ledger {
         if let Some(was) = charge.was {
             self.inherit(charge.key, was, charge.limit, now);
         }
-        let Charge { key, limit, cost, intent, .. } = *charge;
-        let ask = Ask { cost, now: key.time(limit, now), intent };
-        if limit.packs() {
-            self.words.update(key.tag(limit), now.ticks(), |word| limit.decide_word(word, ask))
-        } else {
-            self.wholes.update(key.tag(limit), limit, now, |state| limit.decide(state, ask))
+        match charge.limit.visit_packed(DecideWord { table: &self.words, charge, now }) {
+            Some(decision) => decision,
+            None => self.decide_whole(charge, now),
         }
     }
 
@@ -180,9 +177,8 @@ impl Ledger {
             ..refund
         };
         if limit.packs() {
-            self.words.update(key.tag(limit), now.ticks(), |word| {
-                ((), (word != 0).then(|| limit.give_back_word(word, refund)))
-            });
+            let give_back = |word| (word != 0).then(|| limit.give_back_word(word, refund));
+            self.words.update(key.tag(limit), now.ticks(), give_back);
         } else {
             self.wholes.update(key.tag(limit), limit, now, |state| limit.give_back(state, refund));
         }
@@ -212,7 +208,7 @@ impl Ledger {
     /// What is remembered of a key, if anything.
     pub fn read(&self, key: Key, limit: &Limit) -> Option<State> {
         if limit.packs() {
-            let word = self.words.update(key.tag(limit), 0, |word| (word, None));
+            let word = self.words.update(key.tag(limit), 0, |_| None);
             (word != 0).then(|| limit.unpack(word))
         } else {
             self.wholes.read(key.tag(limit))
@@ -254,6 +250,12 @@ impl Ledger {
         }
     }
 
+    fn decide_whole(&self, charge: &Charge<'_>, now: Time) -> Decision {
+        let Charge { key, limit, cost, intent, .. } = *charge;
+        let ask = Ask { cost, now: key.time(limit, now), intent };
+        self.wholes.update(key.tag(limit), limit, now, |state| limit.decide(state, ask))
+    }
+
     fn prefetch(&self, charges: &[Charge<'_>]) {
         for charge in charges {
             self.words.prefetch(charge.key.tag(charge.limit));
@@ -279,13 +281,35 @@ impl Ledger {
     fn adopt(&self, key: Key, limit: &Limit, state: &State, now: Time) {
         let tag = key.tag(limit);
         match limit.pack(state) {
-            Some(word) => self.words.update(tag, now.ticks(), |known| ((), (known == 0).then_some(word))),
+            Some(word) => {
+                self.words.update(tag, now.ticks(), |known| (known == 0).then_some(word));
+            }
             None => self.wholes.update(tag, limit, now, |known| {
                 if *known == limit.fresh() {
                     known.clone_from(state);
                 }
             }),
         }
+    }
+}
+
+/// Decides a charge on a state of one word.
+struct DecideWord<'a> {
+    table: &'a Table,
+    charge: &'a Charge<'a>,
+    now: Time,
+}
+
+impl PackedVisitor for DecideWord<'_> {
+    type Answer = Decision;
+
+    #[inline]
+    fn visit<A: Packed>(self, algorithm: &A, shape: u64) -> Decision {
+        let Charge { key, cost, intent, .. } = *self.charge;
+        let ask = Ask { cost, now: key.time_of(algorithm, self.now), intent };
+        let next = |word| algorithm.next_word(word, ask);
+        let word = self.table.update(key.tag_of(shape), self.now.ticks(), next);
+        algorithm.decide_word(word, ask)
     }
 }
 

@@ -111,16 +111,17 @@ impl Table {
         Ok(table)
     }
 
-    /// Applies `step` to the state of `tag`: it sees the state (zero if the key is not known) and answers, perhaps
-    /// with a new state, which is stored. It may be called more than once; the last call counts.
+    /// Applies `step` to the state of `tag`: it sees the state (zero if the key is not known), and what it answers, if
+    /// anything, is stored. It may be called more than once; the last call counts. Returns the state that call saw, from
+    /// which everything else about it can be told: a pure step needs to carry nothing out of the loop.
     #[inline]
-    pub(crate) fn update<R>(&self, tag: Tag, now: u64, mut step: impl FnMut(u64) -> (R, Option<u64>)) -> R {
+    pub(crate) fn update(&self, tag: Tag, now: u64, mut step: impl FnMut(u64) -> Option<u64>) -> u64 {
         let home = self.geometry().home(tag);
         for line in home..=home + DISPLACEMENT_MAX {
             let line = self.arena.line(line);
             match line.find(tag) {
                 Found::Slot(slot) => match line.change(slot, tag, &mut step) {
-                    Some(answer) => return answer,
+                    Some(state) => return state,
                     None => break,
                 },
                 Found::NotHere { ends: true } => break,
@@ -183,24 +184,23 @@ impl Table {
         Geometry::unpack(self.geometry.load(Ordering::Acquire), self.lines_max)
     }
 
-    /// The slow path: the key is new, or was moving when it was searched for.
+    /// The slow path: the key is new, or was moving when it was searched for. Compiled once, for any step.
     #[cold]
-    fn update_unknown<R>(&self, tag: Tag, now: u64, step: &mut impl FnMut(u64) -> (R, Option<u64>)) -> R {
+    fn update_unknown(&self, tag: Tag, now: u64, mut step: &mut dyn FnMut(u64) -> Option<u64>) -> u64 {
         let mut wait = Wait::default();
         loop {
             let (home, mut held) = self.hold_home(tag);
             match self.probe(tag, home, now, &mut held) {
                 Probe::Here(Place { line, slot }) => {
                     let line = self.arena.line(line);
-                    if let Some(answer) = line.change(slot, tag, step) {
-                        return answer;
+                    if let Some(state) = line.change(slot, tag, &mut step) {
+                        return state;
                     }
                     // Under the lock, only a word that by chance equals the tag can look like none. Start it anew.
                     line.own(slot, tag, 0);
                 }
                 Probe::Absent(room) => {
-                    let (answer, state) = step(0);
-                    let Some(state) = state else { return answer };
+                    let Some(state) = step(0) else { return 0 };
                     match room.map(|room| self.place(tag, state, &room, home)) {
                         Some(true) => {
                             // Relaxed: who sees it late gives away one empty slot more.
@@ -209,7 +209,7 @@ impl Table {
                             }
                             drop(held);
                             self.keep_up(now, home);
-                            return answer;
+                            return 0;
                         }
                         Some(false) => {}
                         None if self.geometry().can_grow() => {

@@ -1,7 +1,8 @@
 //! Our own ledger, asked one by one or in batches.
 //!
-//! The hash of the key is part of every decision. One by one, the clock is read per decision, as governor does
-//! it; a batch reads it once, as a server does for everything that came with one read of a socket.
+//! The hash of the key is part of every decision. Time is an argument of the ledger: a server reads the clock once for
+//! everything that came with one read of a socket. So the ledger is measured with a time that is passed in, and
+//! once more with a reading for every decision, as governor takes one.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -26,6 +27,8 @@ pub(super) struct Tollgate {
 }
 
 struct OneByOne(Arc<Tollgate>);
+
+struct WithClock(Arc<Tollgate>);
 
 struct Batched(Arc<Tollgate>);
 
@@ -55,6 +58,11 @@ impl Tollgate {
         Arc::new(OneByOne(Arc::clone(self)))
     }
 
+    /// The same, with a reading of the clock for each.
+    pub(super) fn one_by_one_with_clock(self: &Arc<Tollgate>) -> Arc<dyn Contender> {
+        Arc::new(WithClock(Arc::clone(self)))
+    }
+
     /// The same ledger, asked in batches.
     pub(super) fn batched(self: &Arc<Tollgate>) -> Arc<dyn Contender> {
         Arc::new(Batched(Arc::clone(self)))
@@ -72,12 +80,21 @@ impl Tollgate {
 impl Contender for OneByOne {
     fn take_each(&self, segment: Segment<'_>, _: Sharing) -> u64 {
         let Tollgate { ledger, clock, .. } = &*self.0;
-        let take = |key| ledger.decide(&self.0.charge(key), clock.now());
+        let now = clock.now();
+        let take = |key| ledger.decide(&self.0.charge(key), now);
         segment.bytes().map(|key| u64::from(take(key).is_allowed())).sum()
     }
 
     fn tend(&self) {
         self.0.tend();
+    }
+}
+
+impl Contender for WithClock {
+    fn take_each(&self, segment: Segment<'_>, _: Sharing) -> u64 {
+        let Tollgate { ledger, clock, .. } = &*self.0;
+        let take = |key| ledger.decide(&self.0.charge(key), clock.now());
+        segment.bytes().map(|key| u64::from(take(key).is_allowed())).sum()
     }
 }
 

@@ -122,7 +122,7 @@ impl Algorithm for FixedWindow {
 
     fn jitter(&self) -> Option<Span> {
         match self.windows {
-            Windows::Every(period) if self.jittered => Some(period),
+            Windows::Every(period) if self.jittered => Some(period.span()),
             _ => None,
         }
     }

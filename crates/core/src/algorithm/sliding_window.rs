@@ -10,19 +10,21 @@
 //!                  <- sliding W ->  e
 //! ```
 
+use std::cmp::Ordering;
+
 use crate::algorithm::Algorithm;
 use crate::ask::{Ask, Refund};
 use crate::decision::{Decision, Outcome};
 use crate::rate::Rate;
 use crate::time::{Span, Time};
-use crate::window::{Window, Windows};
+use crate::window::{Period, Window, Windows};
 use crate::word::{Packed, WordLayout};
 
 /// About N units in any period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SlidingWindow {
     units: u64,
-    period: Span,
+    period: Period,
     jittered: bool,
     layout: WordLayout,
 }
@@ -42,14 +44,20 @@ struct Sight {
     previous: u64,
     current: u64,
     /// Time left of the window; what the sliding window still overlaps of the previous one.
-    left_ticks: u64,
+    left: Span,
+}
+
+impl Sight {
+    fn counts(&self) -> Counts {
+        Counts { start: self.window.start, previous: self.previous, current: self.current }
+    }
 }
 
 impl SlidingWindow {
     /// `rate`, estimated from two counters.
     pub fn new(rate: Rate) -> SlidingWindow {
         let layout = WordLayout::for_windows(&Windows::of(&rate));
-        SlidingWindow { units: rate.units(), period: rate.period(), jittered: false, layout }
+        SlidingWindow { units: rate.units(), period: Period::new(rate.period()), jittered: false, layout }
     }
 
     /// Lets every key's windows begin at an offset of its own, so that not all keys reset at once.
@@ -66,40 +74,58 @@ impl SlidingWindow {
     /// more than a window (a clock was set back) sees those counts in the very next window.
     #[inline]
     fn sight(&self, state: &Counts, now: Time) -> Sight {
-        let mut window = Window::aligned(now, self.period);
+        let mut window = self.period.at(now);
         let previous = state.previous.min(self.count_max());
         let current = state.current.min(self.count_max());
         let (previous, current) = if state.start == window.start {
             (previous, current)
         } else if state.start > window.start {
-            window = Window { start: window.end, end: window.end.plus(self.period) };
+            window = Window { start: window.end, end: window.end.plus(self.period.span()) };
             (previous, current)
-        } else if state.start.plus(self.period) == window.start {
+        } else if state.start.plus(self.period.span()) == window.start {
             (current, 0)
         } else {
             (0, 0)
         };
-        Sight { window, previous, current, left_ticks: window.end.since(now.max(window.start)).0 }
+        Sight { window, previous, current, left: window.end.since(now.max(window.start)) }
     }
 
-    /// The weight of the previous window in whole units, rounded up.
+    /// Whether the window can take `units` more: no division, for the sake of speed.
     #[inline]
-    fn faded(&self, sight: &Sight) -> u64 {
-        weigh_up(sight.previous, sight.left_ticks, self.period.0)
+    fn fits(&self, sight: &Sight, units: u64) -> bool {
+        let faded = u128::from(sight.previous) * u128::from(sight.left.0);
+        let room = self.units.checked_sub(sight.current).and_then(|room| room.checked_sub(units));
+        room.is_some_and(|room| faded <= u128::from(room) * u128::from(self.period.span().0))
+    }
+
+    /// How many of the units asked for are counted.
+    #[inline]
+    fn counted(&self, sight: &Sight, ask: Ask, allowed: bool) -> u64 {
+        if allowed && ask.takes() {
+            ask.cost.units()
+        } else if !allowed && ask.books() {
+            ask.cost.units().min(self.count_max().saturating_sub(self.used_at(sight)))
+        } else {
+            0
+        }
+    }
+
+    /// Units in use, what is left of the previous window's rounded up.
+    #[inline]
+    fn used_at(&self, sight: &Sight) -> u64 {
+        self.period.share_up(sight.previous, sight.left).saturating_add(sight.current)
     }
 
     fn retry_after(&self, sight: &Sight, units: u64, now: Time) -> Span {
         let asked_late = sight.window.start.since(now).0;
         let room = self.units - units; // The caller has made sure that the cost fits at all.
-        let fades_in =
-            |count: u64, room: u64| self.period.0 - mul_div(room, self.period.0, count).min(self.period.0);
         let retry_ticks = if sight.current <= room {
             // The window can take it as soon as enough of the previous one has faded.
-            let elapsed = self.period.0 - sight.left_ticks;
-            fades_in(sight.previous, room - sight.current).saturating_sub(elapsed)
+            let elapsed = self.period.span().0 - sight.left.0;
+            self.period.fades_after(sight.previous, room - sight.current).0.saturating_sub(elapsed)
         } else {
             // Only the next window can, when enough of this one has faded there.
-            sight.left_ticks + fades_in(sight.current, room)
+            sight.left.0 + self.period.fades_after(sight.current, room).0
         };
         Span(asked_late + retry_ticks)
     }
@@ -112,19 +138,11 @@ impl Algorithm for SlidingWindow {
     fn decide(&self, state: &mut Counts, ask: Ask) -> Decision {
         let mut sight = self.sight(state, ask.now);
         let units = ask.cost.units();
-        let faded = self.faded(&sight);
-        let used = faded.saturating_add(sight.current);
-        let allowed = used <= self.units && units <= self.units - used;
-        let booked = if allowed && ask.takes() {
-            units
-        } else if !allowed && ask.books() {
-            units.min(self.count_max().saturating_sub(used))
-        } else {
-            0
-        };
-        if booked > 0 {
-            sight.current += booked;
-            *state = Counts { start: sight.window.start, previous: sight.previous, current: sight.current };
+        let allowed = self.fits(&sight, units);
+        let counted = self.counted(&sight, ask, allowed);
+        if counted > 0 {
+            sight.current += counted;
+            *state = sight.counts();
         }
         let outcome = if allowed {
             Outcome::ALLOWED
@@ -136,13 +154,13 @@ impl Algorithm for SlidingWindow {
         Decision {
             outcome,
             limit: self.units,
-            remaining: self.units.saturating_sub(faded.saturating_add(sight.current)),
+            remaining: self.units.saturating_sub(self.used_at(&sight)),
             reset_after: Some(sight.window.end.since(ask.now)),
         }
     }
 
     fn give_back(&self, state: &mut Counts, refund: Refund) {
-        let counted_in = Window::aligned(refund.counted_at, self.period);
+        let counted_in = self.period.at(refund.counted_at);
         if counted_in.start == state.start {
             state.current = state.current.min(self.count_max()).saturating_sub(refund.units);
         } else if counted_in.end == state.start {
@@ -151,26 +169,25 @@ impl Algorithm for SlidingWindow {
     }
 
     fn used(&self, state: &Counts, now: Time) -> u64 {
-        let sight = self.sight(state, now);
-        self.faded(&sight).saturating_add(sight.current)
+        self.used_at(&self.sight(state, now))
     }
 
     fn expires_at(&self, state: &Counts) -> Time {
         if state.current > 0 {
-            state.start.plus(self.period).plus(self.period)
+            state.start.plus(self.period.span()).plus(self.period.span())
         } else if state.previous > 0 {
-            state.start.plus(self.period)
+            state.start.plus(self.period.span())
         } else {
             Time::default()
         }
     }
 
     fn jitter(&self) -> Option<Span> {
-        self.jittered.then_some(self.period)
+        self.jittered.then_some(self.period.span())
     }
 
     fn shape(&self) -> u64 {
-        (self.period.0 * 2) | u64::from(self.jittered)
+        (self.period.span().0 * 2) | u64::from(self.jittered)
     }
 }
 
@@ -182,7 +199,7 @@ impl Packed for SlidingWindow {
     #[inline]
     fn pack(&self, state: &Counts) -> u64 {
         let count_bits = self.layout.payload_bits() / 2;
-        let relevant_until = state.start.plus(self.period).plus(self.period);
+        let relevant_until = state.start.plus(self.period.span()).plus(self.period.span());
         let previous = state.previous.min(self.count_max());
         let current = state.current.min(self.count_max());
         self.layout.join(relevant_until, current << count_bits | previous)
@@ -190,37 +207,48 @@ impl Packed for SlidingWindow {
 
     #[inline]
     fn unpack(&self, word: u64) -> Counts {
-        let count_bits = self.layout.payload_bits() / 2;
         match self.layout.split(word) {
             None => Counts::default(),
-            Some((inside, payload)) => Counts {
+            Some((inside, _)) => {
                 // The word is relevant until the window after the current one ends.
-                start: Time(Window::aligned(inside, self.period).start.0.saturating_sub(self.period.0)),
-                current: payload >> count_bits,
-                previous: payload & ((1 << count_bits) - 1),
-            },
+                let next = self.period.at(inside);
+                self.counts(word, Time(next.start.0.saturating_sub(self.period.span().0)))
+            }
+        }
+    }
+
+    /// Only what bears on the word: the whole decision is too much to be inlined.
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // As the method it stands for.
+    fn next_word(&self, word: u64, ask: Ask) -> Option<u64> {
+        let mut sight = self.sight(&self.unpack_at(word, ask.now), ask.now);
+        let allowed = self.fits(&sight, ask.cost.units());
+        let counted = self.counted(&sight, ask, allowed);
+        sight.current += counted;
+        (counted > 0).then(|| self.pack(&sight.counts()))
+    }
+
+    /// Only three windows matter: the one of `now`, the one before, and one that a faster clock has opened already.
+    #[inline]
+    fn unpack_at(&self, word: u64, now: Time) -> Counts {
+        let window = self.period.at(now);
+        let next_end = window.end.plus(self.period.span());
+        match self.layout.cmp_end(word, next_end) {
+            Ordering::Equal => self.counts(word, window.start),
+            Ordering::Greater => self.counts(word, window.end),
+            Ordering::Less if word != 0 && self.layout.cmp_end(word, window.end).is_eq() => {
+                self.counts(word, Time(window.start.0.saturating_sub(self.period.span().0)))
+            }
+            Ordering::Less => Counts::default(),
         }
     }
 }
 
-/// `ceil(count * part / whole)`, at most `count` where `part <= whole`.
-#[inline]
-pub(crate) fn weigh_up(count: u64, part: u64, whole: u64) -> u64 {
-    match count.checked_mul(part) {
-        Some(product) => product.div_ceil(whole),
-        None => narrow((u128::from(count) * u128::from(part)).div_ceil(u128::from(whole))),
+impl SlidingWindow {
+    #[inline]
+    fn counts(&self, word: u64, start: Time) -> Counts {
+        let count_bits = self.layout.payload_bits() / 2;
+        let payload = self.layout.payload(word);
+        Counts { start, current: payload >> count_bits, previous: payload & ((1 << count_bits) - 1) }
     }
-}
-
-/// `floor(a * b / divisor)`, or the largest number there is; dividing by zero gives that too.
-#[inline]
-pub(crate) fn mul_div(a: u64, b: u64, divisor: u64) -> u64 {
-    if divisor == 0 {
-        return u64::MAX;
-    }
-    narrow(u128::from(a) * u128::from(b) / u128::from(divisor))
-}
-
-fn narrow(number: u128) -> u64 {
-    u64::try_from(number).unwrap_or(u64::MAX)
 }

@@ -11,13 +11,12 @@
 use std::iter;
 
 use crate::algorithm::Algorithm;
-use crate::algorithm::sliding_window::{mul_div, weigh_up};
 use crate::ask::{Ask, Refund};
 use crate::decision::{Decision, Outcome};
 use crate::error::LimitError;
 use crate::rate::Rate;
 use crate::time::{Span, Time};
-use crate::window::Window;
+use crate::window::{Period, Window};
 
 /// How the oldest sub-window counts, of which the sliding window covers only a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -33,7 +32,7 @@ pub enum OldestCounts {
 pub struct SubWindows {
     units: u64,
     count: usize,
-    sub_period: Span,
+    sub_period: Period,
     oldest_counts: OldestCounts,
     jittered: bool,
 }
@@ -48,7 +47,7 @@ pub struct SubCounts {
 /// The counts as they stand at one moment, without moving them.
 struct Sight<'a> {
     window: Window,
-    left_ticks: u64,
+    left: Span,
     /// How many sub-windows have begun since the newest count.
     shift: usize,
     counts: &'a [u64],
@@ -75,7 +74,7 @@ impl SubWindows {
         if count == 0 || count > SubWindows::COUNT_MAX || u64::from(count) > rate.period().0 {
             return Err(LimitError::SubWindows { count, max: SubWindows::COUNT_MAX });
         }
-        let sub_period = Span(rate.period().0.div_ceil(u64::from(count)));
+        let sub_period = Period::new(Span(rate.period().0.div_ceil(u64::from(count))));
         Ok(SubWindows {
             units: rate.units(),
             count: count as usize,
@@ -93,28 +92,31 @@ impl SubWindows {
 
     /// The period as it is measured: a whole number of sub-windows.
     fn period(&self) -> Span {
-        Span(self.sub_period.0 * self.count as u64)
+        Span(self.sub_period.span().0 * self.count as u64)
     }
 
     fn sight<'a>(&self, state: &'a SubCounts, now: Time) -> Sight<'a> {
-        let mut window = Window::aligned(now, self.sub_period);
+        let mut window = self.sub_period.at(now);
         let mut shift = 0;
         if state.newest_start > window.start {
-            // The caller's clock lags: it asks at the start of what it cannot see yet.
-            window = Window { start: window.end, end: window.end.plus(self.sub_period) };
+            // The caller's clock lags: it asks at the start of what it cannot see yet. One that lags by more than a
+            // period (a clock was set back) sees those counts in the very next sub-window.
+            let lags = state.newest_start.since(window.start) <= self.period();
+            let start = if lags { state.newest_start } else { window.end };
+            window = Window { start, end: start.plus(self.sub_period.span()) };
         } else {
-            let begun = window.start.since(state.newest_start).0 / self.sub_period.0;
+            let begun = self.sub_period.count_in(window.start.since(state.newest_start));
             shift = usize::try_from(begun).unwrap_or(usize::MAX);
         }
-        let left_ticks = window.end.since(now.max(window.start)).0;
-        Sight { window, left_ticks, shift, counts: &state.counts }
+        let left = window.end.since(now.max(window.start));
+        Sight { window, left, shift, counts: &state.counts }
     }
 
     fn used_at(&self, sight: &Sight) -> u64 {
         let oldest = sight.count(self.count);
         let oldest = match self.oldest_counts {
             OldestCounts::Whole => oldest,
-            OldestCounts::ByOverlap => weigh_up(oldest, sight.left_ticks, self.sub_period.0),
+            OldestCounts::ByOverlap => self.sub_period.share_up(oldest, sight.left),
         };
         sight.sum_younger(self.count).saturating_add(oldest)
     }
@@ -122,8 +124,8 @@ impl SubWindows {
     /// Looks at one coming sub-window after the other for the first moment with enough room.
     fn retry_after(&self, sight: &Sight, units: u64, now: Time) -> Span {
         let room = self.units - units; // The caller has made sure that the cost fits at all.
-        let period = self.sub_period.0;
-        let elapsed = period - sight.left_ticks;
+        let period = self.sub_period.span().0;
+        let elapsed = period - sight.left.0;
         let asked_late = sight.window.start.since(now).0;
         for passed in 0..=self.count + 1 {
             let oldest_age = (self.count + 1).checked_sub(passed + 1);
@@ -134,7 +136,7 @@ impl SubWindows {
                 _ if younger > room => continue,
                 OldestCounts::Whole if oldest > room - younger => continue,
                 OldestCounts::Whole => 0,
-                OldestCounts::ByOverlap => period - mul_div(room - younger, period, oldest).min(period),
+                OldestCounts::ByOverlap => self.sub_period.fades_after(oldest, room - younger).0,
             };
             return Span(asked_late + (begins_in + fits_from).saturating_sub(elapsed));
         }
@@ -184,7 +186,7 @@ impl Algorithm for SubWindows {
         } else {
             Outcome::NotNow { retry_after: self.retry_after(&self.sight(state, ask.now), units, ask.now) }
         };
-        let whole = Window::aligned(ask.now, self.period());
+        let whole = Period::new(self.period()).at(ask.now);
         Decision {
             outcome,
             limit: self.units,
@@ -194,9 +196,9 @@ impl Algorithm for SubWindows {
     }
 
     fn give_back(&self, state: &mut SubCounts, refund: Refund) {
-        let counted_in = Window::aligned(refund.counted_at, self.sub_period).start;
+        let counted_in = self.sub_period.at(refund.counted_at).start;
         if counted_in <= state.newest_start {
-            let age = state.newest_start.since(counted_in).0 / self.sub_period.0;
+            let age = self.sub_period.count_in(state.newest_start.since(counted_in));
             if let Some(count) = usize::try_from(age).ok().and_then(|age| state.counts.get_mut(age)) {
                 *count = count.saturating_sub(refund.units);
             }
@@ -212,7 +214,7 @@ impl Algorithm for SubWindows {
             None => Time::default(),
             Some(age) => {
                 let sub_windows_left = (self.count + 1).saturating_sub(age) as u64;
-                state.newest_start.plus(Span(self.sub_period.0 * sub_windows_left))
+                state.newest_start.plus(Span(self.sub_period.span().0 * sub_windows_left))
             }
         }
     }
@@ -229,6 +231,6 @@ impl Algorithm for SubWindows {
         // Sub-windows of one length hold the same counts, however many are looked at; unless the number of them
         // also says how far the clocks of the keys are apart.
         let clocks = self.jitter().map_or(0, |period| period.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
-        (self.sub_period.0 * 2) ^ clocks
+        (self.sub_period.span().0 * 2) ^ clocks
     }
 }

@@ -15,6 +15,7 @@
 use crate::algorithm::Algorithm;
 use crate::ask::{Ask, Refund};
 use crate::decision::{Decision, Outcome};
+use crate::divisor::Divisor;
 use crate::error::LimitError;
 use crate::rate::Rate;
 use crate::time::{Span, Time};
@@ -24,7 +25,7 @@ use crate::word::Packed;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TokenBucket {
     burst: u64,
-    interval_ticks: u64,
+    interval: Divisor,
     capacity_ticks: u64,
     backlog_ticks_max: u64,
 }
@@ -40,7 +41,8 @@ impl TokenBucket {
             .checked_mul(interval_ticks)
             .filter(|&ticks| ticks <= Span::MAX.0)
             .ok_or(LimitError::TooLong { ticks_max: Span::MAX.0 })?;
-        Ok(TokenBucket { burst, interval_ticks, capacity_ticks, backlog_ticks_max: 2 * capacity_ticks })
+        let interval = Divisor::new(interval_ticks);
+        Ok(TokenBucket { burst, interval, capacity_ticks, backlog_ticks_max: 2 * capacity_ticks })
     }
 
     /// Reads every state as it is, whatever numbers wrote it: for callers that bring their numbers with each
@@ -53,7 +55,7 @@ impl TokenBucket {
 
     /// The ticks one unit takes to come back.
     pub fn interval(&self) -> Span {
-        Span(self.interval_ticks)
+        Span(self.interval.number())
     }
 
     #[inline]
@@ -66,7 +68,7 @@ impl TokenBucket {
         Decision {
             outcome,
             limit: self.burst,
-            remaining: self.capacity_ticks.saturating_sub(backlog_ticks) / self.interval_ticks,
+            remaining: self.interval.divide(self.capacity_ticks.saturating_sub(backlog_ticks)),
             reset_after: Some(Span(backlog_ticks)),
         }
     }
@@ -74,7 +76,7 @@ impl TokenBucket {
     /// The denial of a question, after it was booked if it is to be.
     #[cold]
     fn deny(&self, tat: &mut Time, ask: Ask, mut backlog_ticks: u64) -> Decision {
-        let cost_ticks = ask.cost.units().saturating_mul(self.interval_ticks);
+        let cost_ticks = ask.cost.units().saturating_mul(self.interval.number());
         if ask.books() {
             let debt_end = backlog_ticks.max(2 * self.capacity_ticks);
             backlog_ticks = backlog_ticks.saturating_add(cost_ticks).min(debt_end);
@@ -100,7 +102,7 @@ impl Algorithm for TokenBucket {
         if units > self.burst {
             return self.deny(tat, ask, backlog_ticks);
         }
-        let filled_ticks = backlog_ticks.saturating_add(units * self.interval_ticks);
+        let filled_ticks = backlog_ticks.saturating_add(units * self.interval.number());
         if filled_ticks > self.capacity_ticks {
             return self.deny(tat, ask, backlog_ticks);
         }
@@ -114,13 +116,13 @@ impl Algorithm for TokenBucket {
     fn give_back(&self, tat: &mut Time, refund: Refund) {
         let backlog_ticks = self.backlog_ticks(*tat, refund.now);
         if backlog_ticks > 0 {
-            let refund_ticks = refund.units.saturating_mul(self.interval_ticks);
+            let refund_ticks = refund.units.saturating_mul(self.interval.number());
             *tat = refund.now.plus(Span(backlog_ticks.saturating_sub(refund_ticks)));
         }
     }
 
     fn used(&self, tat: &Time, now: Time) -> u64 {
-        self.backlog_ticks(*tat, now).div_ceil(self.interval_ticks)
+        self.interval.divide_up(self.backlog_ticks(*tat, now))
     }
 
     fn expires_at(&self, tat: &Time) -> Time {

@@ -78,15 +78,15 @@ impl Line {
         Found::NotHere { ends }
     }
 
-    /// Applies `step` to the state of `tag` in this slot: it sees the state and answers, perhaps with a new state,
-    /// which is stored. `None` if the slot is not, or no longer, that tag's.
+    /// Applies `step` to the state of `tag` in this slot: what it answers, if anything, is stored. Returns the state that
+    /// the answer was for, or `None` if the slot is not, or no longer, that tag's.
     #[inline]
-    pub(super) fn change<R>(
+    pub(super) fn change(
         &self,
         slot: usize,
         tag: Tag,
-        step: &mut impl FnMut(u64) -> (R, Option<u64>),
-    ) -> Option<R> {
+        step: &mut impl FnMut(u64) -> Option<u64>,
+    ) -> Option<u64> {
         let word = &self.words[slot];
         loop {
             // Acquire: pairs with the release in `own`, so that the tag read next is not older than the word.
@@ -94,8 +94,7 @@ impl Line {
             if stored == NO_WORD || self.tags[slot].load(Ordering::Relaxed) != tag.0 {
                 return None;
             }
-            let (answer, next) = step(stored ^ tag.0);
-            let settled = match next {
+            let settled = match step(stored ^ tag.0) {
                 // Nothing to store: it is enough that the word has not changed hands in between.
                 None => word.load(Ordering::Relaxed) == stored,
                 // Release on success keeps the line's tags ordered for the next acquire of this word.
@@ -104,7 +103,7 @@ impl Line {
                     .is_ok(),
             };
             if settled {
-                return Some(answer);
+                return Some(stored ^ tag.0);
             }
         }
     }

@@ -22,11 +22,11 @@ fn table(lines_max: usize) -> Table {
 }
 
 fn count_one(table: &Table, tag: Tag) -> u64 {
-    table.update(tag, NOW, |word| (word.max(NOW) + 1 - NOW, Some(word.max(NOW) + 1)))
+    table.update(tag, NOW, |word| Some(word.max(NOW) + 1)).max(NOW) + 1 - NOW
 }
 
 fn counted(table: &Table, tag: Tag) -> u64 {
-    table.update(tag, NOW, |word| (word.saturating_sub(NOW), None))
+    table.update(tag, NOW, |_| None).saturating_sub(NOW)
 }
 
 /// Two tags of one line.
@@ -71,7 +71,7 @@ fn an_idle_key_that_wakes_up_is_not_robbed() {
     model(|| {
         let table = Arc::new(table(1));
         let (idle, new) = tags();
-        table.update(idle, 0, |_| ((), Some(NOW)));
+        table.update(idle, 0, |_| Some(NOW));
         let waking = {
             let table = table.clone();
             thread::spawn(move || count_one(&table, idle))
@@ -145,13 +145,13 @@ fn an_equal_state_of_the_next_owner_is_not_mistaken() {
     model(|| {
         let table = Arc::new(table(1));
         let (idle, new) = tags();
-        table.update(idle, 0, |_| ((), Some(NOW)));
+        table.update(idle, 0, |_| Some(NOW));
         let waking = {
             let table = table.clone();
             thread::spawn(move || count_one(&table, idle))
         };
         // Takes over the idle key's slot with the very state that the other thread may have read there.
-        table.update(new, NOW, |_| ((), Some(NOW)));
+        table.update(new, NOW, |_| Some(NOW));
         waking.join().unwrap();
         assert_eq!(counted(&table, idle), 1);
     });

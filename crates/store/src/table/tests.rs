@@ -25,11 +25,11 @@ fn tag(number: u64) -> Tag {
 }
 
 fn count_one(table: &Table, key: u64) -> u64 {
-    table.update(tag(key), NOW, |word| (word.max(NOW) + 1 - NOW, Some(word.max(NOW) + 1)))
+    table.update(tag(key), NOW, |word| Some(word.max(NOW) + 1)).max(NOW) + 1 - NOW
 }
 
 fn counted(table: &Table, key: u64) -> u64 {
-    table.update(tag(key), NOW, |word| (word.saturating_sub(NOW), None))
+    table.update(tag(key), NOW, |_| None).saturating_sub(NOW)
 }
 
 /// What must hold whenever nobody is at work on the table.
@@ -86,7 +86,7 @@ fn forgets_idle_keys_instead_of_growing() {
     let table = table(1 << 20);
     // A thousand keys are in use at a time; each is idle a thousand keys later.
     for key in 0..1_000_000 {
-        table.update(tag(key), NOW + key, |_| ((), Some(NOW + key + 1_000)));
+        table.update(tag(key), NOW + key, |_| Some(NOW + key + 1_000));
     }
     check(&table);
     assert_eq!(table.stats().lines, LINES_MIN as usize);
@@ -99,11 +99,11 @@ fn sweeps_before_it_grows() {
     let table = table(1 << 20);
     let fits = LINES_MIN as usize * SLOTS * 7 / 10;
     for key in 0..fits as u64 {
-        table.update(tag(key), NOW, |_| ((), Some(NOW + 1)));
+        table.update(tag(key), NOW, |_| Some(NOW + 1));
     }
     // All of them are idle now, and as many again come.
     for key in 0..fits as u64 {
-        table.update(tag(key + (1 << 32)), NOW + 1, |_| ((), Some(NOW + 2)));
+        table.update(tag(key + (1 << 32)), NOW + 1, |_| Some(NOW + 2));
     }
     check(&table);
     assert_eq!(table.stats().lines, LINES_MIN as usize);
@@ -184,14 +184,13 @@ fn exactly_the_units_there_are_get_granted_under_contention() {
             barrier.wait();
             let asks = UNITS * 3 / 4;
             for _ in 0..asks {
-                let granted_now = table.update(tag(7), NOW, |word| {
+                let word = table.update(tag(7), NOW, |word| {
                     if calls.fetch_add(1, StdOrdering::Relaxed).is_multiple_of(16) {
                         thread::yield_now();
                     }
-                    let used = word.max(NOW) - NOW;
-                    if used < UNITS { (true, Some(NOW + used + 1)) } else { (false, None) }
+                    (word < NOW + UNITS).then_some(word.max(NOW) + 1)
                 });
-                granted.fetch_add(u64::from(granted_now), StdOrdering::Relaxed);
+                granted.fetch_add(u64::from(word < NOW + UNITS), StdOrdering::Relaxed);
             }
         };
         thread::scope(|scope| {
@@ -227,7 +226,7 @@ fn no_count_is_lost_while_keys_move() {
             barrier.wait();
             // Keys that are idle at once, and make others move over.
             for key in 0..4 * KEYS {
-                table.update(tag(key | 1 << 40), NOW, |_| ((), Some(NOW)));
+                table.update(tag(key | 1 << 40), NOW, |_| Some(NOW));
                 table.tend(NOW);
             }
         });
@@ -269,7 +268,7 @@ proptest! {
             match step {
                 Step::Count(key) => {
                     let count = |word: u64| word.max(now) + life;
-                    let got = table.update(tag(key), now, |word| (count(word), Some(count(word))));
+                    let got = count(table.update(tag(key), now, |word| Some(count(word))));
                     let known = model.get(&key).copied().unwrap_or(0);
                     prop_assert_eq!(got, count(known));
                     model.insert(key, got);
@@ -285,7 +284,7 @@ proptest! {
         check(&table);
         prop_assert_eq!(table.stats().evicted, 0);
         for (&key, &state) in model.iter().filter(|(_, state)| **state > now) {
-            prop_assert_eq!(table.update(tag(key), now, |word| (word, None)), state);
+            prop_assert_eq!(table.update(tag(key), now, |_| None), state);
         }
     }
 }
