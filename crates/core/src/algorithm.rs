@@ -25,7 +25,9 @@ pub trait Algorithm {
     type State: Clone + Debug + Default + PartialEq;
 
     /// Answers a question, and takes or books what it asks for. A denied [`crate::Intent::Take`] and every
-    /// [`crate::Intent::Peek`] leave the state as it was.
+    /// [`crate::Intent::Peek`] leave the state as it was. The one exception: a state that this limit cannot have written
+    /// (a larger limit has, or a clock that was set back since) is trimmed to one it can, and a denied `Take` keeps that, or
+    /// the moment it promises would never come.
     fn decide(&self, state: &mut Self::State, ask: Ask) -> Decision;
 
     /// Gives units back. A key never becomes richer than unused.

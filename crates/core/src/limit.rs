@@ -161,7 +161,8 @@ macro_rules! registry {
             pub fn decide_word(&self, word: u64, ask: Ask) -> (Decision, Option<u64>) {
                 match self {
                     $(Limit::$word(limit) if limit.packs() => {
-                        (limit.decide_word(word, ask), limit.next_word(word, ask))
+                        let moment = limit.moment(ask.now);
+                        (limit.decide_word(word, ask, moment), limit.next_word(word, ask, moment))
                     })*
                     _ => (self.decide(&mut self.fresh(), ask), None),
                 }

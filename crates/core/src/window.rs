@@ -71,8 +71,8 @@ pub struct Period {
 }
 
 impl Period {
-    /// Windows of this length.
-    pub fn new(span: Span) -> Period {
+    /// Windows of this length, which a [`Rate`] has validated.
+    pub(crate) fn new(span: Span) -> Period {
         Period { ticks: Divisor::new(span.0) }
     }
 

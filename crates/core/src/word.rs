@@ -15,8 +15,6 @@
 //! Ends of windows lie at least 2^s apart, so no two windows share their high bits, and nothing is lost.
 //! Where the counters do not fit into s bits, the limit does not pack and its state is stored whole.
 
-use std::cmp::Ordering;
-
 use crate::algorithm::Algorithm;
 use crate::ask::Ask;
 use crate::decision::Decision;
@@ -25,6 +23,9 @@ use crate::window::Windows;
 
 /// An algorithm whose state fits a word, at least for some of its numbers.
 pub trait Packed: Algorithm {
+    /// What can be told from the time alone: computed once for a question, however often its word is swapped.
+    type Moment: Copy;
+
     /// Whether every state of this limit fits.
     fn packs(&self) -> bool;
 
@@ -34,10 +35,13 @@ pub trait Packed: Algorithm {
     /// The state of a word; zero is the key that was never seen.
     fn unpack(&self, word: u64) -> Self::State;
 
-    /// The state of a word as far as it matters at `now`: where that is cheaper, what has expired may be taken for never
-    /// seen.
+    /// What there is to know about `now`.
+    fn moment(&self, now: Time) -> Self::Moment;
+
+    /// The state of a word as far as it matters at a moment: where that is cheaper, what has expired may be taken for
+    /// never seen.
     #[inline]
-    fn unpack_at(&self, word: u64, _now: Time) -> Self::State {
+    fn unpack_at(&self, word: u64, _moment: Self::Moment) -> Self::State {
         self.unpack(word)
     }
 
@@ -47,8 +51,8 @@ pub trait Packed: Algorithm {
     /// that does not bear on the word falls away.
     #[inline(always)]
     #[allow(clippy::inline_always)] // Measured: a call in this place costs as much as the swap itself.
-    fn next_word(&self, word: u64, ask: Ask) -> Option<u64> {
-        let before = self.unpack_at(word, ask.now);
+    fn next_word(&self, word: u64, ask: Ask, moment: Self::Moment) -> Option<u64> {
+        let before = self.unpack_at(word, moment);
         let mut state = before.clone();
         self.decide(&mut state, ask);
         (state != before).then(|| self.pack(&state))
@@ -56,8 +60,8 @@ pub trait Packed: Algorithm {
 
     /// As [`Algorithm::decide`] on the state that `word` stands for: the answer.
     #[inline]
-    fn decide_word(&self, word: u64, ask: Ask) -> Decision {
-        self.decide(&mut self.unpack_at(word, ask.now), ask)
+    fn decide_word(&self, word: u64, ask: Ask, moment: Self::Moment) -> Decision {
+        self.decide(&mut self.unpack_at(word, moment), ask)
     }
 }
 
@@ -93,13 +97,19 @@ impl WordLayout {
     #[inline]
     pub(crate) fn join(self, relevant_until: Time, payload: u64) -> u64 {
         debug_assert!(payload <= self.payload_max());
-        (relevant_until.0.div_ceil(1 << self.payload_bits) << self.payload_bits) | payload
+        (self.head_for(relevant_until) << self.payload_bits) | payload
     }
 
-    /// Compares when a word is relevant until with a moment that its windows end at.
+    /// The high bits of words that are relevant until `end`.
     #[inline]
-    pub(crate) fn cmp_end(self, word: u64, end: Time) -> Ordering {
-        (word >> self.payload_bits).cmp(&end.0.div_ceil(1 << self.payload_bits))
+    pub(crate) fn head_for(self, end: Time) -> u64 {
+        end.0.div_ceil(1 << self.payload_bits)
+    }
+
+    /// The high bits of a word. The larger, the longer it is relevant.
+    #[inline]
+    pub(crate) fn head(self, word: u64) -> u64 {
+        word >> self.payload_bits
     }
 
     #[inline]
@@ -110,8 +120,7 @@ impl WordLayout {
     /// A moment within the last window in which the word is relevant, and the payload.
     #[inline]
     pub(crate) fn split(self, word: u64) -> Option<(Time, u64)> {
-        let end = word >> self.payload_bits;
-        let inside = Time(end.checked_sub(1)? << self.payload_bits);
+        let inside = Time(self.head(word).checked_sub(1)? << self.payload_bits);
         Some((inside, self.payload(word)))
     }
 }

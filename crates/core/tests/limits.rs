@@ -2,7 +2,7 @@
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)] // A test stops at the first surprise.
 
 use tollgate_core::{
-    Ask, Calendar, CalendarUnit, Cost, FixedWindow, LimitError, OldestCounts, Period, Span, Tick, Windows,
+    Ask, Calendar, CalendarUnit, Cost, FixedWindow, LimitError, OldestCounts, Span, Tick, Windows,
 };
 use tollgate_testkit::Spec;
 
@@ -174,7 +174,7 @@ fn a_duration_becomes_ticks_rounded_up_and_comes_back_exactly() {
 
 #[test]
 fn the_windows_of_a_rate_can_be_given_by_hand() {
-    let by_hand = FixedWindow::in_windows(5, Windows::Every(Period::new(Span::from_ticks(9)))).unwrap();
+    let by_hand = FixedWindow::in_windows(5, Windows::of(&common::rate(5, 9))).unwrap();
     assert_eq!(by_hand, FixedWindow::new(common::rate(5, 9)));
 }
 

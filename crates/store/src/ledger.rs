@@ -307,9 +307,10 @@ impl PackedVisitor for DecideWord<'_> {
     fn visit<A: Packed>(self, algorithm: &A, shape: u64) -> Decision {
         let Charge { key, cost, intent, .. } = *self.charge;
         let ask = Ask { cost, now: key.time_of(algorithm, self.now), intent };
-        let next = |word| algorithm.next_word(word, ask);
+        let moment = algorithm.moment(ask.now);
+        let next = |word| algorithm.next_word(word, ask, moment);
         let word = self.table.update(key.tag_of(shape), self.now.ticks(), next);
-        algorithm.decide_word(word, ask)
+        algorithm.decide_word(word, ask, moment)
     }
 }
 

@@ -19,7 +19,9 @@ pub(super) fn print_heading(quick: bool, effort: &Effort, load_before: Option<f6
         "Keys are strings of 24 bytes. Median of {} rounds that take turns, {} decisions per",
         effort.rounds, effort.decisions
     );
-    println!("thread and turn; the hash of the key is part of it. Our ledger gets the time passed in, as a server");
+    println!(
+        "thread and turn; the hash of the key is part of it. Our ledger gets the time passed in, as a server"
+    );
     println!("does it, unless a row says otherwise; peers read their own clocks.");
     println!("Nobody is denied. Peers' tables are sized beforehand; ours has grown from small.");
     if let Some(load) = load_before {

@@ -8,7 +8,7 @@
 use std::cmp::Ordering;
 
 use crate::algorithm::Algorithm;
-use crate::ask::{Ask, Refund};
+use crate::ask::{Ask, Intent, Refund};
 use crate::decision::{Decision, Outcome};
 use crate::error::LimitError;
 use crate::rate::Rate;
@@ -60,8 +60,8 @@ impl FixedWindow {
         self.units.saturating_mul(2)
     }
 
-    /// The window to count in and what it has counted. A caller whose clock lags behind the one who opened the
-    /// window counts in that window too; one that lags by more (a clock was set back) waits for one window at most.
+    /// The window to count in and what it has counted. A caller whose clock lags behind the one who opened the window
+    /// counts in that window too. What comes from beyond the next window (a clock was set back) counts in the next.
     #[inline]
     fn current(&self, state: &Count, now: Time) -> (Window, u64) {
         let window = self.windows.at(now);
@@ -88,6 +88,8 @@ impl Algorithm for FixedWindow {
             *state = Count { start: window.start, count };
         } else if !allowed && ask.books() {
             count = count.saturating_add(units).min(count.max(self.count_max()));
+            *state = Count { start: window.start, count };
+        } else if ask.intent == Intent::Take && state.start > window.start {
             *state = Count { start: window.start, count };
         }
         let reset_after = window.end.since(ask.now);
@@ -133,6 +135,13 @@ impl Algorithm for FixedWindow {
 }
 
 impl Packed for FixedWindow {
+    type Moment = Window;
+
+    #[inline]
+    fn moment(&self, now: Time) -> Window {
+        self.windows.at(now)
+    }
+
     fn packs(&self) -> bool {
         self.count_max() <= self.layout.payload_max()
     }
@@ -140,6 +149,17 @@ impl Packed for FixedWindow {
     #[inline]
     fn pack(&self, state: &Count) -> u64 {
         self.layout.join(self.windows.end_of(state.start), state.count.min(self.count_max()))
+    }
+
+    /// Only two windows matter: the one of `now`, and one that a faster clock has opened already.
+    #[inline]
+    fn unpack_at(&self, word: u64, window: Window) -> Count {
+        let count = self.layout.payload(word);
+        match self.layout.head(word).cmp(&self.layout.head_for(window.end)) {
+            Ordering::Less => Count::default(),
+            Ordering::Equal => Count { start: window.start, count },
+            Ordering::Greater => self.unpack(word),
+        }
     }
 
     #[inline]

@@ -51,9 +51,13 @@ impl Algorithm for LeakyBucket {
 }
 
 impl Packed for LeakyBucket {
+    type Moment = ();
+
     fn packs(&self) -> bool {
         true
     }
+
+    fn moment(&self, _now: Time) {}
 
     fn pack(&self, empty_at: &Time) -> u64 {
         self.bucket.pack(empty_at)

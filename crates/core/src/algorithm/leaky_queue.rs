@@ -8,7 +8,7 @@
 //! longer than that.
 
 use crate::algorithm::Algorithm;
-use crate::ask::{Ask, Refund};
+use crate::ask::{Ask, Intent, Refund};
 use crate::decision::{Decision, Outcome};
 use crate::error::LimitError;
 use crate::rate::Rate;
@@ -69,7 +69,8 @@ impl Algorithm for LeakyQueue {
         } else if !(fits && in_time) && ask.books() {
             wait_ticks_then = wait_ticks.saturating_add(cost_ticks).min(self.debt_ticks_max);
         }
-        if wait_ticks_then != wait_ticks {
+        let is_trimmed = ask.intent == Intent::Take && next.since(ask.now).0 > wait_ticks;
+        if wait_ticks_then != wait_ticks || is_trimmed {
             *next = ask.now.plus(Span(wait_ticks_then));
         }
         let outcome = if !fits {
@@ -104,9 +105,13 @@ impl Algorithm for LeakyQueue {
 }
 
 impl Packed for LeakyQueue {
+    type Moment = ();
+
     fn packs(&self) -> bool {
         true
     }
+
+    fn moment(&self, _now: Time) {}
 
     fn pack(&self, next: &Time) -> u64 {
         next.0

@@ -13,7 +13,7 @@
 use std::cmp::Ordering;
 
 use crate::algorithm::Algorithm;
-use crate::ask::{Ask, Refund};
+use crate::ask::{Ask, Intent, Refund};
 use crate::decision::{Decision, Outcome};
 use crate::rate::Rate;
 use crate::time::{Span, Time};
@@ -70,24 +70,33 @@ impl SlidingWindow {
         self.units.saturating_mul(2)
     }
 
-    /// A caller whose clock lags behind the one who opened the window is taken to ask at its start; one that lags by
-    /// more than a window (a clock was set back) sees those counts in the very next window.
+    /// A caller whose clock lags behind the one who opened the window is taken to ask at its start. What comes from beyond
+    /// the next window (a clock was set back) counts in the next.
     #[inline]
     fn sight(&self, state: &Counts, now: Time) -> Sight {
         let mut window = self.period.at(now);
-        let previous = state.previous.min(self.count_max());
-        let current = state.current.min(self.count_max());
         let (previous, current) = if state.start == window.start {
-            (previous, current)
+            (state.previous, state.current)
         } else if state.start > window.start {
             window = Window { start: window.end, end: window.end.plus(self.period.span()) };
-            (previous, current)
+            (state.previous, state.current)
         } else if state.start.plus(self.period.span()) == window.start {
-            (current, 0)
+            (state.current, 0)
         } else {
             (0, 0)
         };
-        Sight { window, previous, current, left: window.end.since(now.max(window.start)) }
+        let left = window.end.since(now.max(window.start));
+        self.sight_in(window, left, &Counts { start: window.start, previous, current })
+    }
+
+    #[inline]
+    fn sight_in(&self, window: Window, left: Span, counts: &Counts) -> Sight {
+        Sight {
+            window,
+            previous: counts.previous.min(self.count_max()),
+            current: counts.current.min(self.count_max()),
+            left,
+        }
     }
 
     /// Whether the window can take `units` more: no division, for the sake of speed.
@@ -116,6 +125,26 @@ impl SlidingWindow {
         self.period.share_up(sight.previous, sight.left).saturating_add(sight.current)
     }
 
+    /// The decision, `sight` being what there is after it.
+    #[inline]
+    fn answer(&self, sight: &Sight, ask: Ask, allowed: bool) -> Decision {
+        let outcome = if allowed { Outcome::ALLOWED } else { self.denial(sight, ask) };
+        Decision {
+            outcome,
+            limit: self.units,
+            remaining: self.units.saturating_sub(self.used_at(sight)),
+            reset_after: Some(sight.window.end.since(ask.now)),
+        }
+    }
+
+    #[cold]
+    fn denial(&self, sight: &Sight, ask: Ask) -> Outcome {
+        match ask.cost.units() {
+            units if units > self.units => Outcome::Never,
+            units => Outcome::NotNow { retry_after: self.retry_after(sight, units, ask.now) },
+        }
+    }
+
     fn retry_after(&self, sight: &Sight, units: u64, now: Time) -> Span {
         let asked_late = sight.window.start.since(now).0;
         let room = self.units - units; // The caller has made sure that the cost fits at all.
@@ -134,29 +163,15 @@ impl SlidingWindow {
 impl Algorithm for SlidingWindow {
     type State = Counts;
 
-    #[inline]
     fn decide(&self, state: &mut Counts, ask: Ask) -> Decision {
         let mut sight = self.sight(state, ask.now);
-        let units = ask.cost.units();
-        let allowed = self.fits(&sight, units);
+        let allowed = self.fits(&sight, ask.cost.units());
         let counted = self.counted(&sight, ask, allowed);
-        if counted > 0 {
-            sight.current += counted;
+        sight.current += counted;
+        if counted > 0 || (ask.intent == Intent::Take && state.start > sight.window.start) {
             *state = sight.counts();
         }
-        let outcome = if allowed {
-            Outcome::ALLOWED
-        } else if units > self.units {
-            Outcome::Never
-        } else {
-            Outcome::NotNow { retry_after: self.retry_after(&sight, units, ask.now) }
-        };
-        Decision {
-            outcome,
-            limit: self.units,
-            remaining: self.units.saturating_sub(self.used_at(&sight)),
-            reset_after: Some(sight.window.end.since(ask.now)),
-        }
+        self.answer(&sight, ask, allowed)
     }
 
     fn give_back(&self, state: &mut Counts, refund: Refund) {
@@ -191,7 +206,26 @@ impl Algorithm for SlidingWindow {
     }
 }
 
+/// What a moment tells before any word is seen.
+#[derive(Clone, Copy, Debug)]
+pub struct Moment {
+    window: Window,
+    /// Time left of the window.
+    left: Span,
+    /// The high bits of words whose current window this is.
+    open_head: u64,
+}
+
 impl Packed for SlidingWindow {
+    type Moment = Moment;
+
+    #[inline]
+    fn moment(&self, now: Time) -> Moment {
+        let window = self.period.at(now);
+        let open_head = self.layout.head_for(window.end.plus(self.period.span()));
+        Moment { window, left: window.end.since(now), open_head }
+    }
+
     fn packs(&self) -> bool {
         self.count_max() < 1 << (self.layout.payload_bits() / 2)
     }
@@ -217,26 +251,37 @@ impl Packed for SlidingWindow {
         }
     }
 
-    /// Only what bears on the word: the whole decision is too much to be inlined.
+    /// Nearly always, the window is open already and counting is an addition.
     #[inline(always)]
     #[allow(clippy::inline_always)] // As the method it stands for.
-    fn next_word(&self, word: u64, ask: Ask) -> Option<u64> {
-        let mut sight = self.sight(&self.unpack_at(word, ask.now), ask.now);
+    fn next_word(&self, word: u64, ask: Ask, moment: Moment) -> Option<u64> {
+        let Some(sight) = self.open(word, ask, moment) else {
+            return self.next_word_by_decision(word, ask, moment);
+        };
+        let counts = ask.takes() && self.fits(&sight, ask.cost.units());
+        counts.then(|| word + (ask.cost.units() << (self.layout.payload_bits() / 2)))
+    }
+
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // Shares its first half with the one above.
+    fn decide_word(&self, word: u64, ask: Ask, moment: Moment) -> Decision {
+        let Some(mut sight) = self.open(word, ask, moment) else {
+            return self.decide(&mut self.unpack_at(word, moment), ask);
+        };
         let allowed = self.fits(&sight, ask.cost.units());
-        let counted = self.counted(&sight, ask, allowed);
-        sight.current += counted;
-        (counted > 0).then(|| self.pack(&sight.counts()))
+        sight.current += if allowed && ask.takes() { ask.cost.units() } else { 0 };
+        self.answer(&sight, ask, allowed)
     }
 
     /// Only three windows matter: the one of `now`, the one before, and one that a faster clock has opened already.
     #[inline]
-    fn unpack_at(&self, word: u64, now: Time) -> Counts {
-        let window = self.period.at(now);
-        let next_end = window.end.plus(self.period.span());
-        match self.layout.cmp_end(word, next_end) {
+    fn unpack_at(&self, word: u64, moment: Moment) -> Counts {
+        let Moment { window, open_head, .. } = moment;
+        let head = self.layout.head(word);
+        match head.cmp(&open_head) {
             Ordering::Equal => self.counts(word, window.start),
-            Ordering::Greater => self.counts(word, window.end),
-            Ordering::Less if word != 0 && self.layout.cmp_end(word, window.end).is_eq() => {
+            Ordering::Greater => self.unpack(word),
+            Ordering::Less if word != 0 && head == self.layout.head_for(window.end) => {
                 self.counts(word, Time(window.start.0.saturating_sub(self.period.span().0)))
             }
             Ordering::Less => Counts::default(),
@@ -245,6 +290,24 @@ impl Packed for SlidingWindow {
 }
 
 impl SlidingWindow {
+    /// The counts of a word whose window is that of `ask`, for questions that book nothing.
+    #[inline(always)]
+    #[allow(clippy::inline_always)]
+    fn open(&self, word: u64, ask: Ask, moment: Moment) -> Option<Sight> {
+        let is_open = self.layout.head(word) == moment.open_head;
+        let Moment { window, left, .. } = moment;
+        (is_open && ask.intent != Intent::Book)
+            .then(|| self.sight_in(window, left, &self.counts(word, window.start)))
+    }
+
+    #[cold]
+    fn next_word_by_decision(&self, word: u64, ask: Ask, moment: Moment) -> Option<u64> {
+        let before = self.unpack_at(word, moment);
+        let mut state = before;
+        self.decide(&mut state, ask);
+        (state != before).then(|| self.pack(&state))
+    }
+
     #[inline]
     fn counts(&self, word: u64, start: Time) -> Counts {
         let count_bits = self.layout.payload_bits() / 2;

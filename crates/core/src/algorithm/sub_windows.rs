@@ -11,7 +11,7 @@
 use std::iter;
 
 use crate::algorithm::Algorithm;
-use crate::ask::{Ask, Refund};
+use crate::ask::{Ask, Intent, Refund};
 use crate::decision::{Decision, Outcome};
 use crate::error::LimitError;
 use crate::rate::Rate;
@@ -99,8 +99,8 @@ impl SubWindows {
         let mut window = self.sub_period.at(now);
         let mut shift = 0;
         if state.newest_start > window.start {
-            // The caller's clock lags: it asks at the start of what it cannot see yet. One that lags by more than a
-            // period (a clock was set back) sees those counts in the very next sub-window.
+            // The caller's clock lags: it asks at the start of what it cannot see yet. What comes from beyond a period (a
+            // clock was set back) counts in the very next sub-window.
             let lags = state.newest_start.since(window.start) <= self.period();
             let start = if lags { state.newest_start } else { window.end };
             window = Window { start, end: start.plus(self.sub_period.span()) };
@@ -178,6 +178,8 @@ impl Algorithm for SubWindows {
         };
         if booked > 0 {
             self.add(state, window, shift, booked);
+        } else if ask.intent == Intent::Take && state.newest_start > window.start {
+            state.newest_start = window.start;
         }
         let outcome = if allowed {
             Outcome::ALLOWED
