@@ -211,6 +211,40 @@ fn nobody_is_told_to_wait_for_a_clock_that_was_set_back() {
     }
 }
 
+/// A clock set back leaves states far in the future. Whoever is denied then is told when to come back, comes back, and is
+/// admitted: on whole states and on words.
+#[test]
+fn after_a_clock_was_set_back_promises_are_kept() {
+    let (units, period_ticks, far) = (10, 1_000, 1_000_000_000);
+    let specs = [
+        Spec::TokenBucket { units, period_ticks, burst: 10 },
+        Spec::LeakyBucket { units, period_ticks, size: 10 },
+        Spec::LeakyQueue { units, period_ticks, max_wait_ticks: 900 },
+        Spec::FixedWindow { units, period_ticks },
+        Spec::SlidingWindow { units, period_ticks },
+        Spec::SubWindows { units, period_ticks, count: 10, oldest: OldestCounts::Whole },
+        Spec::SubWindows { units, period_ticks, count: 10, oldest: OldestCounts::ByOverlap },
+    ];
+    for spec in specs {
+        let limit = spec.limit();
+        let mut state = limit.fresh();
+        while take(&limit, &mut state, 1, far) {}
+        let word = limit.pack(&state);
+
+        let denied = limit.decide(&mut state, Ask::take(Cost::ONE, at(5_000)));
+        let retry_after = denied.retry_after().expect("denied for now").ticks();
+        assert!(retry_after <= 3 * period_ticks, "{spec:?}: told to wait for {retry_after} ticks");
+        assert!(take(&limit, &mut state, 1, 5_000 + retry_after), "{spec:?}: denied at the promised moment");
+
+        let Some(word) = word else { continue };
+        let (denied, kept) = limit.decide_word(word, Ask::take(Cost::ONE, at(5_000)));
+        assert_eq!(denied.retry_after().map(|span| span.ticks()), Some(retry_after), "{spec:?} as a word");
+        let then = Ask::take(Cost::ONE, at(5_000 + retry_after));
+        let (decision, _) = limit.decide_word(kept.expect("what was trimmed is kept"), then);
+        assert!(decision.is_allowed(), "{spec:?} as a word: denied at the promised moment");
+    }
+}
+
 /// One limit in three units of time, for any number of units that divides the period.
 fn in_ticks(tick: Tick, units: u64) -> Vec<Limit> {
     let rate = Rate::new(units, tick.span(Duration::from_secs(12)).unwrap()).unwrap();

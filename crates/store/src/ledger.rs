@@ -8,6 +8,8 @@ mod charge;
 mod key;
 mod wholes;
 
+use std::slice;
+
 use thiserror::Error;
 use tollgate_core::{Ask, Cost, Decision, Holder, Limit, Packed, PackedVisitor, Refund, State, Time};
 
@@ -18,8 +20,9 @@ use wholes::Wholes;
 
 use crate::table::{Table, Tag};
 
-/// How many keys are fetched from memory at the same time: enough to hide its latency, few enough for the cache.
-const BATCH: usize = 32;
+/// How many keys of a batch are being fetched from memory while one is decided: enough to hide its latency, and no more
+/// than a core can have under way.
+const FETCHED_AHEAD: usize = 16;
 
 /// What a ledger is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -162,9 +165,13 @@ impl Ledger {
     /// waiting for memory overlaps.
     pub fn decide_batch(&self, charges: &[Charge<'_>], now: Time, decisions: &mut Vec<Decision>) {
         decisions.clear();
-        for batch in charges.chunks(BATCH) {
-            self.prefetch(batch);
-            decisions.extend(batch.iter().map(|charge| self.decide(charge, now)));
+        decisions.reserve(charges.len());
+        self.prefetch(&charges[..charges.len().min(FETCHED_AHEAD)]);
+        for (index, charge) in charges.iter().enumerate() {
+            if let Some(ahead) = charges.get(index + FETCHED_AHEAD) {
+                self.prefetch(slice::from_ref(ahead));
+            }
+            decisions.push(self.decide(charge, now));
         }
     }
 
@@ -309,7 +316,8 @@ impl PackedVisitor for DecideWord<'_> {
         let ask = Ask { cost, now: key.time_of(algorithm, self.now), intent };
         let moment = algorithm.moment(ask.now);
         let next = |word| algorithm.next_word(word, ask, moment);
-        let word = self.table.update(key.tag_of(shape), self.now.ticks(), next);
+        let (tag, now) = (key.tag_of(shape), self.now.ticks());
+        let word = self.table.update(tag, now, next);
         algorithm.decide_word(word, ask, moment)
     }
 }

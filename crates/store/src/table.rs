@@ -116,19 +116,26 @@ impl Table {
     /// which everything else about it can be told: a pure step needs to carry nothing out of the loop.
     #[inline]
     pub(crate) fn update(&self, tag: Tag, now: u64, mut step: impl FnMut(u64) -> Option<u64>) -> u64 {
+        let place = self.locate(tag);
+        let changed = place.and_then(|place| self.arena.line(place.line).change(place.slot, tag, &mut step));
+        match changed {
+            Some(state) => state,
+            None => self.update_unknown(tag, now, &mut step),
+        }
+    }
+
+    /// Where the slot of `tag` is, if it is found without a lock.
+    #[inline]
+    fn locate(&self, tag: Tag) -> Option<Place> {
         let home = self.geometry().home(tag);
         for line in home..=home + DISPLACEMENT_MAX {
-            let line = self.arena.line(line);
-            match line.find(tag) {
-                Found::Slot(slot) => match line.change(slot, tag, &mut step) {
-                    Some(state) => return state,
-                    None => break,
-                },
-                Found::NotHere { ends: true } => break,
+            match self.arena.line(line).find(tag) {
+                Found::Slot(slot) => return Some(Place { line, slot }),
+                Found::NotHere { ends: true } => return None,
                 Found::NotHere { ends: false } => {}
             }
         }
-        self.update_unknown(tag, now, &mut step)
+        None
     }
 
     /// Fetches the home of `tag` towards the cache.

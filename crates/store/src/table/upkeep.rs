@@ -20,7 +20,7 @@ const SWEEP_AT: usize = 70;
 const GROW_AT: usize = 78;
 const FULL_AT: usize = 86;
 /// From here on, memory for the next growth is provided in the background.
-const PROVIDE_AT: usize = 64;
+const PROVIDE_AT: usize = 72;
 /// New keys of a stripe after which a share is due. With [`STEP_LINES`], four lines for every new key: a sweep is through,
 /// and a growth by a quarter is, before slots in use rise by another 6 %.
 const SHARE_EVERY: u64 = 8;
