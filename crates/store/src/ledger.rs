@@ -11,7 +11,9 @@ mod wholes;
 use std::slice;
 
 use thiserror::Error;
-use tollgate_core::{Ask, Cost, Decision, Holder, Limit, Packed, PackedVisitor, Refund, State, Time};
+use tollgate_core::{
+    Ask, Cost, Decision, Holder, Limit, Outcome, Packed, PackedVisitor, Refund, State, Time,
+};
 
 pub use charge::Charge;
 pub use key::Key;
@@ -23,6 +25,9 @@ use crate::table::{Table, Tag};
 /// How many keys of a batch are being fetched from memory while one is decided: enough to hide its latency, and no more
 /// than a core can have under way.
 const FETCHED_AHEAD: usize = 16;
+
+/// Stands where a decision is about to be written.
+const UNDECIDED: Decision = Decision { outcome: Outcome::Never, limit: 0, remaining: 0, reset_after: None };
 
 /// What a ledger is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -152,26 +157,21 @@ impl Ledger {
     /// Decides one charge.
     #[inline]
     pub fn decide(&self, charge: &Charge<'_>, now: Time) -> Decision {
-        if let Some(was) = charge.was {
-            self.inherit(charge.key, was, charge.limit, now);
-        }
-        match charge.limit.visit_packed(DecideWord { table: &self.words, charge, now }) {
-            Some(decision) => decision,
-            None => self.decide_whole(charge, now),
-        }
+        let mut decision = UNDECIDED;
+        self.decide_into(&mut decision, charge, now);
+        decision
     }
 
     /// Decides many charges, each on its own. The answers are those of [`Ledger::decide`] one after the other; the
     /// waiting for memory overlaps.
     pub fn decide_batch(&self, charges: &[Charge<'_>], now: Time, decisions: &mut Vec<Decision>) {
-        decisions.clear();
-        decisions.reserve(charges.len());
+        decisions.resize(charges.len(), UNDECIDED);
         self.prefetch(&charges[..charges.len().min(FETCHED_AHEAD)]);
-        for (index, charge) in charges.iter().enumerate() {
+        for (index, (charge, decision)) in charges.iter().zip(decisions).enumerate() {
             if let Some(ahead) = charges.get(index + FETCHED_AHEAD) {
                 self.prefetch(slice::from_ref(ahead));
             }
-            decisions.push(self.decide(charge, now));
+            self.decide_into(decision, charge, now);
         }
     }
 
@@ -257,6 +257,18 @@ impl Ledger {
         }
     }
 
+    /// Decides a charge and writes the answer where it is wanted: an answer that is written and then copied in larger
+    /// pieces makes the processor wait.
+    #[inline]
+    fn decide_into(&self, decision: &mut Decision, charge: &Charge<'_>, now: Time) {
+        if let Some(was) = charge.was {
+            self.inherit(charge.key, was, charge.limit, now);
+        }
+        if charge.limit.visit_packed(DecideWord { table: &self.words, decision, charge, now }).is_none() {
+            *decision = self.decide_whole(charge, now);
+        }
+    }
+
     fn decide_whole(&self, charge: &Charge<'_>, now: Time) -> Decision {
         let Charge { key, limit, cost, intent, .. } = *charge;
         let ask = Ask { cost, now: key.time(limit, now), intent };
@@ -303,22 +315,23 @@ impl Ledger {
 /// Decides a charge on a state of one word.
 struct DecideWord<'a> {
     table: &'a Table,
+    decision: &'a mut Decision,
     charge: &'a Charge<'a>,
     now: Time,
 }
 
 impl PackedVisitor for DecideWord<'_> {
-    type Answer = Decision;
+    type Answer = ();
 
     #[inline]
-    fn visit<A: Packed>(self, algorithm: &A, shape: u64) -> Decision {
+    fn visit<A: Packed>(self, algorithm: &A, shape: u64) {
         let Charge { key, cost, intent, .. } = *self.charge;
         let ask = Ask { cost, now: key.time_of(algorithm, self.now), intent };
         let moment = algorithm.moment(ask.now);
         let next = |word| algorithm.next_word(word, ask, moment);
         let (tag, now) = (key.tag_of(shape), self.now.ticks());
         let word = self.table.update(tag, now, next);
-        algorithm.decide_word(word, ask, moment)
+        *self.decision = algorithm.decide_word(word, ask, moment);
     }
 }
 
