@@ -32,6 +32,7 @@ pub struct Calendar {
     zone: TimeZone,
     zone_name: String,
     tick: Tick,
+    shape: u64,
     /// The window found last: its first second in the high 36 bits, its length in seconds in the low 28. Both in
     /// one word, so that a relaxed load never sees half of it. Zero is no window.
     remembered: AtomicU64,
@@ -46,13 +47,17 @@ impl Calendar {
     pub fn new(unit: CalendarUnit, zone_name: &str, tick: Tick) -> Result<Calendar, LimitError> {
         let zone =
             TimeZone::get(zone_name).map_err(|_| LimitError::UnknownZone { name: zone_name.to_owned() })?;
-        Ok(Calendar { unit, zone, zone_name: zone_name.to_owned(), tick, remembered: AtomicU64::new(0) })
+        Ok(Calendar::of(unit, zone, zone_name, tick))
     }
 
     /// The `unit`s of UTC.
     pub fn utc(unit: CalendarUnit, tick: Tick) -> Calendar {
-        let zone_name = "UTC".to_owned();
-        Calendar { unit, zone: TimeZone::UTC, zone_name, tick, remembered: AtomicU64::new(0) }
+        Calendar::of(unit, TimeZone::UTC, "UTC", tick)
+    }
+
+    fn of(unit: CalendarUnit, zone: TimeZone, zone_name: &str, tick: Tick) -> Calendar {
+        let shape = shape(unit, zone_name, tick);
+        Calendar { unit, zone, zone_name: zone_name.to_owned(), tick, shape, remembered: AtomicU64::new(0) }
     }
 
     /// The window that `now` falls into. Beyond the year 9999, the last one there is.
@@ -63,7 +68,9 @@ impl Calendar {
         let (mut start, mut length) = unpack(self.remembered.load(Ordering::Relaxed));
         if second < start || second - start >= length {
             (start, length) = self.find(second);
-            self.remembered.store(start << LENGTH_BITS | length, Ordering::Relaxed);
+            if start >> (64 - LENGTH_BITS) == 0 {
+                self.remembered.store(start << LENGTH_BITS | length, Ordering::Relaxed);
+            }
         }
         Window { start: Time(start * per_second), end: Time((start + length) * per_second) }
     }
@@ -81,11 +88,7 @@ impl Calendar {
     /// Tells calendars apart from each other and from plain periods, which are at most 2^62, also when both are
     /// shifted by a bit.
     pub(crate) fn shape(&self) -> u64 {
-        let mut shape = 0xcbf2_9ce4_8422_2325 ^ self.unit as u64; // FNV-1a over unit and name
-        for byte in self.zone_name.bytes() {
-            shape = (shape ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
-        }
-        shape | 3 << 62 | 1
+        self.shape
     }
 
     /// First second and length of the window around `second`.
@@ -129,6 +132,14 @@ impl Calendar {
     }
 }
 
+/// FNV-1a over what makes a calendar; marked as no plain period can be, also where it is doubled.
+fn shape(unit: CalendarUnit, zone_name: &str, tick: Tick) -> u64 {
+    let seed = 0xcbf2_9ce4_8422_2325 ^ unit as u64 ^ tick.per_second() << 8;
+    let hash =
+        zone_name.bytes().fold(seed, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+    hash | 3 << 62 | 1
+}
+
 fn unpack(remembered: u64) -> (u64, u64) {
     (remembered >> LENGTH_BITS, remembered & ((1 << LENGTH_BITS) - 1))
 }
@@ -140,6 +151,7 @@ impl Clone for Calendar {
             zone: self.zone.clone(),
             zone_name: self.zone_name.clone(),
             tick: self.tick,
+            shape: self.shape,
             remembered: AtomicU64::new(self.remembered.load(Ordering::Relaxed)),
         }
     }

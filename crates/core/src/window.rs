@@ -97,13 +97,11 @@ impl Period {
     /// `ceil(units * part / period)`: the share of units that a part of the period has.
     #[inline]
     pub(crate) fn share_up(self, units: u64, part: Span) -> u64 {
-        match units.checked_mul(part.0) {
-            Some(product) => self.ticks.divide_up(product),
-            None => {
-                let product = u128::from(units) * u128::from(part.0);
-                u64::try_from(product.div_ceil(u128::from(self.ticks.number()))).unwrap_or(u64::MAX)
-            }
+        if let Some(product) = units.checked_mul(part.0) {
+            return self.ticks.divide_up(product);
         }
+        let product = u128::from(units) * u128::from(part.0);
+        u64::try_from(product.div_ceil(u128::from(self.ticks.number()))).unwrap_or(u64::MAX)
     }
 
     /// How far a period must have passed until so little of `units` is left that it fits `room`: `period - floor(room *

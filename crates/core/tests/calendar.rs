@@ -199,3 +199,13 @@ fn every_day_has_a_word_of_its_own() {
         }
     }
 }
+
+/// A moment so far ahead that it cannot be remembered is not taken for one that can.
+#[test]
+fn the_far_future_is_not_mistaken_for_today() {
+    let calendar = Calendar::utc(CalendarUnit::Day, Tick::MICROSECOND);
+    let today = Time::from_ticks(1_700_000_000_000_000);
+    let expected = calendar.at(today);
+    calendar.at(Time::from_ticks(today.ticks() + (1 << 36) * 1_000_000));
+    assert_eq!(calendar.at(today), expected);
+}

@@ -90,7 +90,7 @@ pub enum LedgerError {
 /// Numbers about a ledger, for metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Keys held, idle ones that nobody has swept yet included.
+    /// Keys held, and places of forgotten ones that nobody has swept yet.
     pub keys: usize,
     /// Memory in use.
     pub bytes: usize,
@@ -229,8 +229,7 @@ impl Ledger {
 
     /// Forgets what a key has used. True if anything was remembered.
     pub fn reset(&self, key: Key, limit: &Limit) -> bool {
-        let tag = key.tag(limit);
-        if limit.packs() { self.words.remove(tag) } else { self.wholes.remove(tag) }
+        self.remove(key, limit).is_some()
     }
 
     /// Shows every entry. Those that come, go or move meanwhile may be missed or seen twice.
@@ -239,10 +238,10 @@ impl Ledger {
         self.wholes.for_each(|tag, state| visit(&Entry { tag, held: Held::Whole(state.clone()) }));
     }
 
-    /// Does ahead of time what decisions would otherwise do or wait for: fetches memory for growing, sweeps idle states.
-    /// Meant for a background thread, every millisecond or so; a ledger that is never tended works all the same.
+    /// Does ahead of time what decisions would otherwise wait for: has memory provided for growing, and sweeps idle states
+    /// that do not fit a word. Meant for a background thread, every millisecond or so; a ledger that is never tended works all the same.
     pub fn tend(&self, now: Time) {
-        self.words.tend(now.ticks());
+        self.words.tend();
         self.wholes.tend(now);
     }
 
@@ -288,26 +287,23 @@ impl Ledger {
         if was.shape() == limit.shape() && was.packs() == limit.packs() {
             return;
         }
-        let Some(old) = self.read(key, was) else { return };
-        if self.reset(key, was) {
-            let used = was.used(&old, key.time(was, now));
-            let state = limit.with_used(used, key.time(limit, now));
-            self.adopt(key, limit, &state, now);
+        let Some(old) = self.remove(key, was) else { return };
+        let used = was.used(&old, key.time(was, now));
+        // Holds have names, and nobody has those of units that were counted otherwise.
+        if used > 0 && !matches!(limit, Limit::Concurrency(_)) {
+            let capacity = self.decide(&Charge::peek(key, limit, Cost::ZERO), now).limit;
+            // Booked on top of what others may have counted meanwhile under the new limit.
+            self.decide(&Charge::book(key, limit, Cost::new(used.min(capacity))), now);
         }
     }
 
-    /// Stores a state for a key of which nothing is remembered.
-    fn adopt(&self, key: Key, limit: &Limit, state: &State, now: Time) {
+    /// Forgets what a key has used, and says what it was.
+    fn remove(&self, key: Key, limit: &Limit) -> Option<State> {
         let tag = key.tag(limit);
-        match limit.pack(state) {
-            Some(word) => {
-                self.words.update(tag, now.ticks(), |known| (known == 0).then_some(word));
-            }
-            None => self.wholes.update(tag, limit, now, |known| {
-                if *known == limit.fresh() {
-                    known.clone_from(state);
-                }
-            }),
+        if limit.packs() {
+            self.words.remove(tag).map(|word| limit.unpack(word))
+        } else {
+            self.wholes.remove(tag)
         }
     }
 }

@@ -10,6 +10,13 @@ pub(crate) use modelled::{Lock, Wait};
 #[cfg(not(loom))]
 pub(crate) use real::{Lock, Wait};
 
+/// Stands between looking and acting where somebody else may act first: a model lets them.
+#[inline]
+pub(crate) fn gap() {
+    #[cfg(loom)]
+    loom::thread::yield_now();
+}
+
 #[cfg(not(loom))]
 mod real {
     use super::{AtomicBool, Ordering};

@@ -19,8 +19,8 @@ pub struct Concurrency {
     hold_max: Span,
 }
 
-/// Names one hold, so that it is released once and by its owner. Unique per key, also after the key was forgotten:
-/// it is never smaller than the time it was given out.
+/// Names one hold, so that it is released once and by its owner. It is never smaller than the time it was given out, so a
+/// key that was forgotten does not give out old names again, as long as it gives out less than one per tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Holder(u64);
 

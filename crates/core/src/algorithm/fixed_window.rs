@@ -109,7 +109,9 @@ impl Algorithm for FixedWindow {
     }
 
     fn give_back(&self, state: &mut Count, refund: Refund) {
-        if state.start == self.windows.at(refund.counted_at).start {
+        // A state from ahead: the caller's clock lags, and what it took was counted there.
+        let lags = state.start > self.windows.at(refund.now).start;
+        if lags || state.start == self.windows.at(refund.counted_at).start {
             state.count = state.count.min(self.count_max()).saturating_sub(refund.units);
         }
     }

@@ -10,6 +10,7 @@
 use crate::algorithm::Algorithm;
 use crate::ask::{Ask, Intent, Refund};
 use crate::decision::{Decision, Outcome};
+use crate::divisor::Divisor;
 use crate::error::LimitError;
 use crate::rate::Rate;
 use crate::time::{Span, Time};
@@ -19,7 +20,7 @@ use crate::word::Packed;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LeakyQueue {
     units: u64,
-    interval_ticks: u64,
+    interval: Divisor,
     wait_ticks_max: u64,
     /// The longest wait that debt can build up: the longest queue, a whole period behind it, and another booked.
     debt_ticks_max: u64,
@@ -36,7 +37,8 @@ impl LeakyQueue {
             .and_then(|periods| periods.checked_add(max_wait.0))
             .filter(|&ticks| ticks <= Span::MAX.0)
             .ok_or(LimitError::TooLong { ticks_max: Span::MAX.0 })?;
-        Ok(LeakyQueue { units: rate.units(), interval_ticks, wait_ticks_max: max_wait.0, debt_ticks_max })
+        let interval = Divisor::new(interval_ticks);
+        Ok(LeakyQueue { units: rate.units(), interval, wait_ticks_max: max_wait.0, debt_ticks_max })
     }
 
     fn wait_ticks(&self, next: Time, now: Time) -> u64 {
@@ -44,7 +46,7 @@ impl LeakyQueue {
     }
 
     fn answer(&self, outcome: Outcome, wait_ticks: u64) -> Decision {
-        let places = |ticks: Option<u64>| ticks.map_or(0, |ticks| ticks / self.interval_ticks + 1);
+        let places = |ticks: Option<u64>| ticks.map_or(0, |ticks| self.interval.divide(ticks) + 1);
         Decision {
             outcome,
             limit: places(Some(self.wait_ticks_max)),
@@ -60,7 +62,7 @@ impl Algorithm for LeakyQueue {
 
     fn decide(&self, next: &mut Time, ask: Ask) -> Decision {
         let wait_ticks = self.wait_ticks(*next, ask.now);
-        let cost_ticks = ask.cost.units().saturating_mul(self.interval_ticks);
+        let cost_ticks = ask.cost.units().saturating_mul(self.interval.number());
         let fits = ask.cost.units() <= self.units;
         let mut wait_ticks_then = wait_ticks;
         let in_time = wait_ticks <= self.wait_ticks_max;
@@ -86,13 +88,13 @@ impl Algorithm for LeakyQueue {
     fn give_back(&self, next: &mut Time, refund: Refund) {
         let wait_ticks = self.wait_ticks(*next, refund.now);
         if wait_ticks > 0 {
-            let refund_ticks = refund.units.saturating_mul(self.interval_ticks);
+            let refund_ticks = refund.units.saturating_mul(self.interval.number());
             *next = refund.now.plus(Span(wait_ticks.saturating_sub(refund_ticks)));
         }
     }
 
     fn used(&self, next: &Time, now: Time) -> u64 {
-        self.wait_ticks(*next, now).div_ceil(self.interval_ticks)
+        self.interval.divide_up(self.wait_ticks(*next, now))
     }
 
     fn expires_at(&self, next: &Time) -> Time {

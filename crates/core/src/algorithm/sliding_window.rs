@@ -176,7 +176,9 @@ impl Algorithm for SlidingWindow {
 
     fn give_back(&self, state: &mut Counts, refund: Refund) {
         let counted_in = self.period.at(refund.counted_at);
-        if counted_in.start == state.start {
+        // A state from ahead: the caller's clock lags, and what it took was counted there.
+        let lags = state.start > self.period.at(refund.now).start;
+        if lags || counted_in.start == state.start {
             state.current = state.current.min(self.count_max()).saturating_sub(refund.units);
         } else if counted_in.end == state.start {
             state.previous = state.previous.min(self.count_max()).saturating_sub(refund.units);

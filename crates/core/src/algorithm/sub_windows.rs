@@ -198,7 +198,10 @@ impl Algorithm for SubWindows {
     }
 
     fn give_back(&self, state: &mut SubCounts, refund: Refund) {
-        let counted_in = self.sub_period.at(refund.counted_at).start;
+        // A state from ahead: the caller's clock lags, and what it took was counted there.
+        let lags = state.newest_start > self.sub_period.at(refund.now).start;
+        let counted_at = if lags { state.newest_start } else { refund.counted_at };
+        let counted_in = self.sub_period.at(counted_at).start;
         if counted_in <= state.newest_start {
             let age = self.sub_period.count_in(state.newest_start.since(counted_in));
             if let Some(count) = usize::try_from(age).ok().and_then(|age| state.counts.get_mut(age)) {

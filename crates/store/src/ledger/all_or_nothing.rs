@@ -4,7 +4,7 @@
 //! two, another request may have been faster; then what was taken is given back and the request is denied. So
 //! concurrent requests may for a moment see a denial that no order of them would give, but never an admission.
 
-use tollgate_core::{Decision, Intent, Refund, Time};
+use tollgate_core::{Decision, Holder, Intent, Limit, Refund, Time};
 
 use super::{Charge, Ledger};
 
@@ -15,7 +15,21 @@ impl Ledger {
     /// - A shadow charge never stops the others; it is taken if the request passes and its own limit admits it.
     /// - A booking is a fact, not a question: it is written down whatever the others say. If its limit is overdrawn,
     ///   the request is denied.
+    /// - Holds of a concurrency limit end at their deadline: to release them, use [`Ledger::acquire_all`].
     pub fn decide_all(&self, charges: &[Charge<'_>], now: Time, decisions: &mut Vec<Decision>) -> bool {
+        self.acquire_all(charges, now, decisions, &mut Vec::new())
+    }
+
+    /// As [`Ledger::decide_all`], and says under which names units of concurrency limits are held: `holders` has one
+    /// entry for each charge, or stays empty where no charge holds anything.
+    pub fn acquire_all(
+        &self,
+        charges: &[Charge<'_>],
+        now: Time,
+        decisions: &mut Vec<Decision>,
+        holders: &mut Vec<Option<Holder>>,
+    ) -> bool {
+        holders.clear();
         self.probe(charges, now, decisions);
         let mut passes = true;
         for (charge, decision) in charges.iter().zip(decisions.iter_mut()) {
@@ -24,15 +38,20 @@ impl Ledger {
             }
             passes &= charge.shadow || decision.is_allowed();
         }
-        passes = passes && self.take(charges, now, decisions);
-        if passes {
-            for (charge, decision) in charges.iter().zip(decisions.iter_mut()) {
-                if charge.shadow && charge.intent == Intent::Take {
-                    *decision = self.decide(charge, now);
-                }
+        let mut request = Request { ledger: self, charges, now, holders };
+        if !passes {
+            request.keep_what_was_trimmed(decisions);
+            return false;
+        }
+        if !request.take(decisions) {
+            return false;
+        }
+        for index in (0..charges.len()).filter(|&index| charges[index].shadow) {
+            if charges[index].intent == Intent::Take {
+                decisions[index] = request.take_one(index);
             }
         }
-        passes
+        true
     }
 
     /// Asks every limit, without taking.
@@ -41,14 +60,24 @@ impl Ledger {
         self.prefetch(charges);
         decisions.extend(charges.iter().map(|charge| self.decide(&peek(charge), now)));
     }
+}
 
+/// The charges of one request while they are being taken.
+struct Request<'a> {
+    ledger: &'a Ledger,
+    charges: &'a [Charge<'a>],
+    now: Time,
+    holders: &'a mut Vec<Option<Holder>>,
+}
+
+impl Request<'_> {
     /// Takes what every enforced limit has just admitted. If one of them has changed its mind, nothing is taken.
-    fn take(&self, charges: &[Charge<'_>], now: Time, decisions: &mut [Decision]) -> bool {
+    fn take(&mut self, decisions: &mut [Decision]) -> bool {
         let mut last = None;
-        while let Some(next) = next_in_order(charges, last) {
-            decisions[next] = self.decide(&charges[next], now);
+        while let Some(next) = self.next_in_order(last) {
+            decisions[next] = self.take_one(next);
             if !decisions[next].is_allowed() {
-                self.give_back_before(charges, next, now, decisions);
+                self.give_back_before(next, decisions);
                 return false;
             }
             last = Some(next);
@@ -56,28 +85,64 @@ impl Ledger {
         true
     }
 
+    fn take_one(&mut self, index: usize) -> Decision {
+        let charge = &self.charges[index];
+        let Limit::Concurrency(_) = charge.limit else { return self.ledger.decide(charge, self.now) };
+        let (decision, holder) = self.ledger.acquire(charge.key, charge.limit, charge.cost, self.now);
+        self.holders.resize(self.charges.len(), None);
+        self.holders[index] = holder;
+        decision
+    }
+
+    fn give_back(&mut self, index: usize) {
+        let Charge { key, limit, cost, .. } = self.charges[index];
+        if let Limit::Concurrency(_) = limit {
+            // By name: somebody else may have begun to hold units in the meantime.
+            if let Some(holder) = self.holders.get_mut(index).and_then(Option::take) {
+                self.ledger.release(key, limit, holder, self.now);
+            }
+        } else {
+            self.ledger.give_back(key, limit, Refund::at_once(cost.units(), self.now));
+        }
+    }
+
     /// Gives back what was taken before `failed`, and shows what is left then.
-    fn give_back_before(&self, charges: &[Charge<'_>], failed: usize, now: Time, decisions: &mut [Decision]) {
+    fn give_back_before(&mut self, failed: usize, decisions: &mut [Decision]) {
         let mut last = None;
-        while let Some(next) = next_in_order(charges, last).filter(|&next| next != failed) {
-            let Charge { key, limit, cost, .. } = charges[next];
-            self.give_back(key, limit, Refund::at_once(cost.units(), now));
-            decisions[next] = self.decide(&peek(&charges[next]), now);
+        while let Some(next) = self.next_in_order(last).filter(|&next| next != failed) {
+            self.give_back(next);
+            decisions[next] = self.ledger.decide(&peek(&self.charges[next]), self.now);
             last = Some(next);
         }
+    }
+
+    /// Puts to those who have denied the question that they may keep: a state that their limit cannot have written is trimmed
+    /// for good by it, so that the moment they promise comes. A limit that admits after all gets its units back.
+    fn keep_what_was_trimmed(&mut self, decisions: &mut [Decision]) {
+        for (index, denied) in decisions.iter_mut().enumerate() {
+            let charge = &self.charges[index];
+            if charge.intent == Intent::Take && !charge.shadow && !denied.is_allowed() {
+                let decision = self.take_one(index);
+                if decision.is_allowed() {
+                    self.give_back(index);
+                } else {
+                    *denied = decision;
+                }
+            }
+        }
+    }
+
+    /// The enforced charge that follows `last` in the order of the keys. A request has a handful of charges: searching is
+    /// cheaper than sorting somewhere.
+    fn next_in_order(&self, last: Option<usize>) -> Option<usize> {
+        let place = |index: usize| (self.charges[index].key.tag(self.charges[index].limit), index);
+        (0..self.charges.len())
+            .filter(|&index| !self.charges[index].shadow && self.charges[index].intent == Intent::Take)
+            .filter(|&index| last.is_none_or(|last| place(index) > place(last)))
+            .min_by_key(|&index| place(index))
     }
 }
 
 fn peek<'a>(charge: &Charge<'a>) -> Charge<'a> {
     Charge { intent: Intent::Peek, ..*charge }
-}
-
-/// The enforced charge that follows `last` in the order of the keys. A request has a handful of charges: searching is
-/// cheaper than sorting somewhere.
-fn next_in_order(charges: &[Charge<'_>], last: Option<usize>) -> Option<usize> {
-    let place = |index: usize| (charges[index].key.tag(charges[index].limit), index);
-    (0..charges.len())
-        .filter(|&index| !charges[index].shadow && charges[index].intent == Intent::Take)
-        .filter(|&index| last.is_none_or(|last| place(index) > place(last)))
-        .min_by_key(|&index| place(index))
 }

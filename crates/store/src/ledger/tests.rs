@@ -99,6 +99,20 @@ fn a_batch_answers_like_its_charges_one_by_one() {
 }
 
 #[test]
+fn who_lags_gets_back_what_was_counted_in_the_open_window() {
+    for limit in [FixedWindow::new(rate(10)).into(), SlidingWindow::new(rate(10)).into(), sub_windows(10)] {
+        let ledger = ledger();
+        let key = ledger.key(b"k");
+        let start = Time::from_ticks((NOW.ticks() / MINUTE + 1) * MINUTE);
+        let before = Time::from_ticks(start.ticks() - 1);
+        assert!(ledger.decide(&Charge::take(key, &limit, Cost::ONE), start).is_allowed());
+        assert!(ledger.decide(&Charge::take(key, &limit, Cost::new(3)), before).is_allowed());
+        ledger.give_back(key, &limit, Refund::at_once(3, before));
+        assert_eq!(ledger.used(key, &limit, start), 1, "{}", limit.algorithm());
+    }
+}
+
+#[test]
 fn jittered_windows_begin_at_their_own_moment() {
     let ledger = ledger();
     let limit: Limit = FixedWindow::new(rate(1)).jittered().into();
@@ -161,6 +175,52 @@ mod changed_rules {
         assert_eq!(ledger.used(key, &large, NOW), 10);
         assert!(take(&ledger, key, &large, 40));
         assert!(!take(&ledger, key, &small, 1));
+    }
+
+    #[test]
+    fn what_has_expired_under_the_new_rule_is_no_obstacle() {
+        let ledger = ledger();
+        let (key, now) = (ledger.key(b"k"), later(10 * MINUTE));
+        let (bucket, window) = (bucket(100), Limit::from(SlidingWindow::new(rate(100))));
+        assert!(take(&ledger, key, &bucket, 5));
+        assert!(ledger.decide(&Charge::take(key, &window, Cost::new(30)), now).is_allowed());
+        ledger.decide(&Charge { was: Some(&window), ..Charge::take(key, &bucket, Cost::ZERO) }, now);
+        assert_eq!(ledger.used(key, &bucket, now), 30);
+    }
+
+    #[test]
+    fn nothing_is_lost_when_two_threads_meet_the_change() {
+        const KEYS: u64 = 50_000;
+        let (ledger, was, becomes) = (ledger(), bucket(100), Limit::from(SlidingWindow::new(rate(100))));
+        let key = |name: u64| ledger.key(&name.to_be_bytes());
+        (0..KEYS).for_each(|name| assert!(take(&ledger, key(name), &was, 30)));
+        let barrier = Barrier::new(2);
+        let charge_all = || {
+            for name in 0..KEYS {
+                if name.is_multiple_of(64) {
+                    barrier.wait();
+                }
+                let charge = Charge { was: Some(&was), ..Charge::take(key(name), &becomes, Cost::ONE) };
+                ledger.decide(&charge, NOW);
+            }
+        };
+        thread::scope(|scope| {
+            scope.spawn(charge_all);
+            scope.spawn(charge_all);
+        });
+        let wrong = (0..KEYS).filter(|&name| ledger.used(key(name), &becomes, NOW) != 32).count();
+        assert_eq!(wrong, 0, "keys that have not used 30 + 1 + 1");
+    }
+
+    #[test]
+    fn holds_start_anew_because_nobody_has_their_names() {
+        let concurrency = Limit::from(Concurrency::new(5, Span::from_ticks(MINUTE)).unwrap());
+        let ledger = ledger();
+        let key = ledger.key(b"k");
+        assert!(take(&ledger, key, &bucket(100), 30));
+        ledger
+            .decide(&Charge { was: Some(&bucket(100)), ..Charge::take(key, &concurrency, Cost::ZERO) }, NOW);
+        assert_eq!(ledger.used(key, &concurrency, NOW), 0);
     }
 
     #[test]
@@ -255,6 +315,49 @@ mod all_or_nothing {
         request.check(&twice, false, [0, 0, 0]);
         let twice = [request.charges([1, 0, 0])[0]; 2];
         request.check(&twice, true, [2, 0, 0]);
+    }
+
+    #[test]
+    fn the_moment_it_promises_comes() {
+        let second = Span::from_ticks(1_000_000_000);
+        let bucket = |burst| Limit::from(TokenBucket::new(Rate::new(1, second).unwrap(), burst).unwrap());
+        let (ledger, large, small) = (ledger(), bucket(1_000), bucket(1));
+        let key = ledger.key(b"k");
+        assert!(take(&ledger, key, &large, 1_000));
+        let (charges, mut decisions) = ([Charge::take(key, &small, Cost::ONE)], Vec::new());
+        assert!(!ledger.decide_all(&charges, NOW, &mut decisions));
+        let retry_after = decisions[0].retry_after().unwrap();
+        assert!(ledger.decide_all(&charges, later(retry_after.ticks()), &mut decisions), "{decisions:?}");
+    }
+
+    #[test]
+    fn holds_are_named_and_a_denied_request_holds_nothing() {
+        let concurrency = Limit::from(Concurrency::new(5, Span::from_ticks(MINUTE)).unwrap());
+        let request = Request::new([concurrency.clone(), bucket(2), bucket(9)]);
+        let (mut decisions, mut holders) = (Vec::new(), Vec::new());
+        let mut acquire = |units| {
+            let passes =
+                request.ledger.acquire_all(&request.charges(units), NOW, &mut decisions, &mut holders);
+            (passes, holders.clone())
+        };
+        let (passes, held) = acquire([1, 1, 1]);
+        assert!(passes && held.len() == 3 && held[1].is_none());
+        assert!(!acquire([1, 2, 1]).0);
+        request.check(&[], true, [1, 1, 1]);
+        assert!(request.ledger.release(request.key(0), &concurrency, held[0].unwrap(), NOW));
+        request.check(&[], true, [0, 1, 1]);
+    }
+
+    /// Both charges are on one key, so the probe admits each and the second take fails: the first hold is given back, and
+    /// not one that somebody else acquired later.
+    #[test]
+    fn a_lost_race_gives_back_its_own_hold() {
+        let concurrency = Limit::from(Concurrency::new(5, Span::from_ticks(MINUTE)).unwrap());
+        let request = Request::new([concurrency.clone(), bucket(2), bucket(9)]);
+        let (_, other) = request.ledger.acquire(request.key(0), &concurrency, Cost::ONE, later(1));
+        let twice = [request.charges([3, 0, 0])[0]; 2];
+        request.check(&twice, false, [1, 0, 0]);
+        assert!(request.ledger.release(request.key(0), &concurrency, other.unwrap(), later(2)));
     }
 
     #[test]
@@ -368,6 +471,28 @@ mod whole_states {
         }
         let stats = ledger.stats();
         assert!(stats.evicted > 0, "{stats:?}");
+        assert!(ledger.wholes.stats().bytes <= wholes_bytes);
+    }
+
+    /// One key grows by half a megabyte at once, and thousands of small ones have to make room for it.
+    #[test]
+    fn stay_within_it_when_one_of_them_grows_and_others_are_reset() {
+        let wholes_bytes = 4 << 20;
+        let settings = LedgerSettings { cap_bytes: 16 << 20, wholes_bytes, keys_expected: 0 };
+        let ledger = Ledger::new(settings).unwrap();
+        let limit = log(1 << 16);
+        let key = |name: u64| ledger.key(&name.to_be_bytes());
+        for name in 0..40_000 {
+            ledger.decide(&Charge::take(key(name), &limit, Cost::ONE), later(name));
+        }
+        for tick in 0..1 << 16 {
+            ledger.decide(&Charge::take(ledger.key(b"hot"), &limit, Cost::ONE), later(40_000 + tick));
+        }
+        assert!(ledger.wholes.stats().bytes <= wholes_bytes);
+        for name in 0..40_000 {
+            ledger.reset(key(name), &limit);
+        }
+        ledger.tend(later(40_000));
         assert!(ledger.wholes.stats().bytes <= wholes_bytes);
     }
 }

@@ -124,12 +124,13 @@ impl Wholes {
         self.shard(tag).entries.get(&tag.number()).map(|entry| entry.state.clone())
     }
 
-    pub(super) fn remove(&self, tag: Tag) -> bool {
+    pub(super) fn remove(&self, tag: Tag) -> Option<State> {
         let mut shard = self.shard(tag);
-        let Some(entry) = shard.entries.remove(&tag.number()) else { return false };
+        let entry = shard.entries.remove(&tag.number())?;
         shard.round.retain(|&other| other != tag.number());
+        drop(shard);
         self.account(0, entry.bytes());
-        true
+        Some(entry.state)
     }
 
     pub(super) fn for_each(&self, mut visit: impl FnMut(Tag, &State)) {
@@ -144,6 +145,7 @@ impl Wholes {
         let mut shard = lock(&self.shards[self.hand.fetch_add(1, Ordering::Relaxed) % SHARDS]);
         let all = shard.round.len();
         let freed = self.reclaim(&mut shard, all, now);
+        drop(shard);
         self.account(0, freed);
     }
 
@@ -178,21 +180,21 @@ impl Wholes {
         bytes
     }
 
-    /// Notes that `freed` bytes have become `taken` bytes, and makes room until the cap holds again.
+    /// Notes that `freed` bytes have become `taken` bytes, and makes room until the cap holds again. To be called with no
+    /// shard locked: it locks one after the other.
     fn account(&self, taken: usize, freed: usize) {
         // Relaxed: a count orders nothing. Wraps around and back if others free what this thread has not counted yet.
         self.bytes.fetch_add(taken.wrapping_sub(freed), Ordering::Relaxed);
-        let mut shards_left = SHARDS * 2;
-        while self.bytes.load(Ordering::Relaxed).cast_signed() > self.bytes_max.cast_signed()
-            && shards_left > 0
-        {
+        let is_over = || self.bytes.load(Ordering::Relaxed).cast_signed() > self.bytes_max.cast_signed();
+        let mut empty_shards = 0;
+        while is_over() && empty_shards < SHARDS {
             let shard = &self.shards[self.hand.fetch_add(1, Ordering::Relaxed) % SHARDS];
             let evicted = Wholes::evict(&mut lock(shard));
+            empty_shards = if evicted.is_some() { 0 } else { empty_shards + 1 };
             if let Some(bytes) = evicted {
                 self.bytes.fetch_sub(bytes, Ordering::Relaxed);
                 self.evicted.fetch_add(1, Ordering::Relaxed);
             }
-            shards_left -= 1;
         }
     }
 
@@ -204,7 +206,12 @@ impl Wholes {
             shard.round.iter().take(sample).map(idle_at).enumerate().min_by_key(|(_, at)| *at)?;
         let tag = shard.round.remove(place)?;
         shard.round.rotate_left(sample - 1);
-        shard.entries.remove(&tag).map(|entry| entry.bytes())
+        let entry = shard.entries.remove(&tag)?;
+        if shard.entries.capacity() > 4 * shard.entries.len() + SAMPLE {
+            shard.entries.shrink_to(2 * shard.entries.len());
+            shard.round.shrink_to(2 * shard.entries.len());
+        }
+        Some(entry.bytes())
     }
 }
 

@@ -14,6 +14,7 @@ pub(super) use mapped::Arena;
 pub(super) use modelled::Arena;
 
 /// What one page of memory holds when it is a huge one.
+#[cfg(not(loom))]
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 
 #[cfg(not(loom))]

@@ -70,8 +70,9 @@ impl Line {
     pub(super) fn find(&self, tag: Tag) -> Found {
         let (mut matches, mut ends) = (0_u32, false);
         for (slot, theirs) in self.tags.iter().enumerate() {
-            // Relaxed: `change` reads the tag again, behind the word.
-            let theirs = theirs.load(Ordering::Relaxed);
+            // Acquire: pairs with the release in `own`, so that the word read next is not an earlier owner's. `change` reads
+            // the tag once more behind the word, so that it is not a later one's either.
+            let theirs = theirs.load(Ordering::Acquire);
             matches |= u32::from(theirs == tag.0) << slot;
             ends |= theirs == EMPTY;
         }
@@ -111,11 +112,13 @@ impl Line {
         }
     }
 
-    /// The owner of a slot and its state, read without a lock.
+    /// The owner of a slot and its state, with a lock or without.
     pub(super) fn read(&self, slot: usize) -> Option<(Tag, u64)> {
+        // Acquire, both: as in `find` and `change`.
+        let tag = self.tags[slot].load(Ordering::Acquire);
         let stored = self.words[slot].load(Ordering::Acquire);
-        let tag = self.tags[slot].load(Ordering::Relaxed);
-        (tag > GONE && stored != NO_WORD).then_some((Tag(tag), stored ^ tag))
+        let is_still_owner = self.tags[slot].load(Ordering::Relaxed) == tag;
+        (tag > GONE && stored != NO_WORD && is_still_owner).then_some((Tag(tag), stored ^ tag))
     }
 
     // What follows is called under the lock of the line's block. The lock orders the tags, so relaxed is enough
@@ -156,8 +159,8 @@ impl Line {
     /// Gives a slot without a word to `tag`. True if the slot was empty before.
     pub(super) fn own(&self, slot: usize, tag: Tag, state: u64) -> bool {
         let was_empty = self.is_empty(slot);
-        self.tags[slot].store(tag.0, Ordering::Relaxed);
-        // Release: pairs with the acquire in `change`.
+        // Release, both: pair with the acquires in `find`, `change` and `read`.
+        self.tags[slot].store(tag.0, Ordering::Release);
         self.words[slot].store(state ^ tag.0, Ordering::Release);
         was_empty
     }

@@ -130,7 +130,7 @@ fn a_key_removed_while_it_counts_is_gone_or_new() {
         count_one(&table, neighbour);
         let removing = {
             let table = table.clone();
-            thread::spawn(move || table.remove(tag))
+            thread::spawn(move || table.remove(tag).is_some())
         };
         let count = count_one(&table, tag);
         assert!(removing.join().unwrap());
@@ -154,5 +154,42 @@ fn an_equal_state_of_the_next_owner_is_not_mistaken() {
         table.update(new, NOW, |_| Some(NOW));
         waking.join().unwrap();
         assert_eq!(counted(&table, idle), 1);
+    });
+}
+
+#[test]
+fn a_key_that_wakes_up_is_not_swept_out() {
+    model(|| {
+        let table = Arc::new(table(1));
+        let (idle, neighbour) = tags();
+        table.update(idle, 0, |_| Some(NOW));
+        count_one(&table, neighbour);
+        let waking = {
+            let table = table.clone();
+            thread::spawn(move || count_one(&table, idle))
+        };
+        table.sweep(table.geometry(), NOW);
+        waking.join().unwrap();
+        assert_eq!((counted(&table, idle), counted(&table, neighbour)), (1, 1));
+    });
+}
+
+#[test]
+fn a_key_pulled_home_while_it_counts_keeps_its_count() {
+    model(|| {
+        let table = Arc::new(table(1));
+        // Four of one line, and one that has to stand behind it.
+        let tags = [1 << 20, 1 << 21, 1 << 22, 1 << 23, 1 << 24].map(Tag::of);
+        for tag in tags {
+            count_one(&table, tag);
+        }
+        assert!(table.remove(tags[0]).is_some());
+        let counting = {
+            let table = table.clone();
+            thread::spawn(move || count_one(&table, tags[4]))
+        };
+        table.sweep(table.geometry(), NOW);
+        counting.join().unwrap();
+        assert_eq!(counted(&table, tags[4]), 2);
     });
 }

@@ -7,20 +7,21 @@
 //!
 //! A sweep takes idle keys out and lets keys that stand away from home move closer, so that no slot stays occupied
 //! for nothing and no search becomes longer than it must be. Shares are sized so that the whole table has been
-//! swept on the way from `SWEEP_AT` to `GROW_AT`: it grows only for keys that are really in use.
+//! swept on the way from `SWEEP_AT` to `GROW_AT`: it grows only for keys that are really in use. A share is skipped where
+//! another thread is at it; the table is then a little fuller before it has grown.
 
 use super::geometry::Geometry;
 use super::growth::STEP_LINES;
 use super::line::{Line, SLOTS};
 use super::{DISPLACEMENT_MAX, Place, Table};
-use crate::sync::Ordering;
+use crate::sync::{self, Ordering};
 
 /// Percentages of slots in use.
 const SWEEP_AT: usize = 70;
 const GROW_AT: usize = 78;
 const FULL_AT: usize = 86;
 /// From here on, memory for the next growth is provided in the background.
-const PROVIDE_AT: usize = 72;
+const PROVIDE_AT: usize = 64;
 /// New keys of a stripe after which a share is due. With [`STEP_LINES`], four lines for every new key: a sweep is through,
 /// and a growth by a quarter is, before slots in use rise by another 6 %.
 const SHARE_EVERY: u64 = 8;
@@ -44,12 +45,12 @@ impl Table {
         }
     }
 
-    /// What is better done before somebody waits for it: finishes growing, and has memory provided for the next
-    /// time. Meant for a thread that calls it every millisecond or so.
-    pub(crate) fn tend(&self, now: u64) {
-        while !self.geometry().is_at_rest() && self.grow(now) {}
+    /// Has memory for the next growth provided before anybody waits for it. Meant for a thread that calls it every
+    /// millisecond or so. It moves nothing: a background thread that loses its core while it holds locks would make
+    /// decisions wait.
+    pub(crate) fn tend(&self) {
         let geometry = self.geometry();
-        if self.percent_in_use(geometry) >= PROVIDE_AT {
+        if !geometry.is_at_rest() || self.percent_in_use(geometry) >= PROVIDE_AT {
             self.arena.provide(geometry.grown as usize + DISPLACEMENT_MAX);
         }
     }
@@ -59,7 +60,7 @@ impl Table {
     }
 
     /// Sweeps the next few lines. Whoever grows or sweeps does so alone, and the geometry stays.
-    fn sweep(&self, geometry: Geometry, now: u64) {
+    pub(super) fn sweep(&self, geometry: Geometry, now: u64) {
         // Acquire and release: what one mover leaves, the next one finds.
         if self.growing.swap(true, Ordering::Acquire) {
             return;
@@ -67,7 +68,7 @@ impl Table {
         if self.geometry() == geometry {
             let first = self.sweep_at.load(Ordering::Relaxed).min(u64::from(geometry.lines - 1));
             let first = u32::try_from(first).unwrap_or(0);
-            let end = (first + STEP_LINES).min(geometry.lines);
+            let end = first.saturating_add(STEP_LINES).min(geometry.lines);
             let next = if end == geometry.lines { 0 } else { end };
             self.sweep_at.store(u64::from(next), Ordering::Relaxed);
             self.sweep_lines(geometry, first as usize, end as usize, now);
@@ -90,7 +91,9 @@ impl Table {
         let line = self.arena.line(index);
         let mut freed = 0;
         for slot in 0..SLOTS {
-            if line.read(slot).is_some_and(|(_, state)| state <= now && line.take_if(slot, state)) {
+            let Some((_, state)) = line.read(slot).filter(|(_, state)| *state <= now) else { continue };
+            sync::gap();
+            if line.take_if(slot, state) {
                 freed += isize::from(line.leave(slot));
                 self.tally.add_reclaimed(index);
             }
