@@ -9,7 +9,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use tollgate_core::{
     Ask, Concurrency, Cost, FixedWindow, Intent, Limit, OldestCounts, Outcome, Rate, SlidingLog,
-    SlidingWindow, SubWindows, Tick, TokenBucket,
+    SlidingWindow, Span, SubWindows, Tick, TokenBucket,
 };
 use tollgate_testkit::Spec;
 
@@ -238,7 +238,7 @@ fn after_a_clock_was_set_back_promises_are_kept() {
 
         let Some(word) = word else { continue };
         let (denied, kept) = limit.decide_word(word, Ask::take(Cost::ONE, at(5_000)));
-        assert_eq!(denied.retry_after().map(|span| span.ticks()), Some(retry_after), "{spec:?} as a word");
+        assert_eq!(denied.retry_after().map(Span::ticks), Some(retry_after), "{spec:?} as a word");
         let then = Ask::take(Cost::ONE, at(5_000 + retry_after));
         let (decision, _) = limit.decide_word(kept.expect("what was trimmed is kept"), then);
         assert!(decision.is_allowed(), "{spec:?} as a word: denied at the promised moment");

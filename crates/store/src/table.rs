@@ -216,9 +216,10 @@ impl Table {
                 Probe::Absent(Some(room)) => {
                     let Some(state) = step(0) else { return 0 };
                     sync::gap(); // Others may wake the idle key whose slot this is.
-                    if let Some(was_empty) = self.place(tag, state, &room, home) {
-                        // Relaxed: who sees it late gives away one empty slot more.
-                        if was_empty && self.full.load(Ordering::Relaxed) {
+                    if self.place(tag, state, &room, home) {
+                        // One goes for each that comes, also where it got a slot that somebody left: else the last free slots
+                        // would fill up, and every way become long. Relaxed: who sees it late lets one stay.
+                        if room.idle.is_none() && self.full.load(Ordering::Relaxed) {
                             self.evict_near(home, tag, now, &mut held);
                         }
                         drop(held);
@@ -309,18 +310,17 @@ impl Table {
         }
     }
 
-    /// Gives the room found to the new key, and says whether it was empty. `None` if it is no longer to be had.
-    fn place(&self, tag: Tag, state: u64, room: &Room, home: usize) -> Option<bool> {
+    /// Gives the room found to the new key. False if it is no longer to be had.
+    fn place(&self, tag: Tag, state: u64, room: &Room, home: usize) -> bool {
         let line = self.arena.line(room.line);
         if let Some(idle) = room.idle {
             if !line.take_if(room.slot, idle) {
-                return None; // It woke up.
+                return false; // It woke up.
             }
             self.tally.add_reclaimed(home);
         }
-        let was_empty = line.own(room.slot, tag, state);
-        self.slots_in_use.add(home, isize::from(was_empty));
-        Some(was_empty)
+        self.slots_in_use.add(home, isize::from(line.own(room.slot, tag, state)));
+        true
     }
 }
 

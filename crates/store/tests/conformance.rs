@@ -1,6 +1,6 @@
 //! The ledger passes the suite that every implementation passes: one by one, in batches, and as the only charge of a
 //! request; undisturbed, and while other keys make the table move under it.
-#![allow(missing_docs)]
+#![allow(clippy::panic, clippy::unwrap_used)] // A test stops at the first surprise.
 
 use std::thread;
 

@@ -2,6 +2,7 @@
 //!
 //! Each model is a race that the protocol of [`super::line`] claims to survive. Run with
 //! `RUSTFLAGS="--cfg loom" cargo test -p tollgate-store --lib --release`.
+#![allow(clippy::panic, clippy::unwrap_used)] // A test stops at the first surprise.
 
 use loom::sync::Arc;
 use loom::thread;

@@ -1,4 +1,5 @@
 //! The table against a plain map, its invariants, and its behaviour under contention and at its cap.
+#![allow(clippy::panic, clippy::unwrap_used)] // A test stops at the first surprise.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Barrier;
@@ -208,7 +209,7 @@ fn no_count_is_lost_while_keys_move() {
     const KEYS: u64 = 60_000;
     const THREADS: u64 = 4;
     let table = table(1 << 18);
-    let barrier = Barrier::new(THREADS as usize + 1);
+    let barrier = Barrier::new(usize::try_from(THREADS).unwrap() + 1);
     thread::scope(|scope| {
         for thread in 0..THREADS {
             let (table, barrier) = (&table, &barrier);
