@@ -25,10 +25,10 @@ use crate::timer::Stopwatch;
 /// What to measure.
 #[derive(clap::Args)]
 pub(crate) struct LedgerArgs {
-    /// Less than a minute in all: a tenth of the keys, fewer and shorter rounds
+    /// Less than a minute in all: a tenth of the keys, more but shorter rounds
     #[arg(long)]
     quick: bool,
-    /// How often every contender runs each workload [default: 5, quick: 3]
+    /// How often every contender runs each workload [default: 5, quick: 7]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: Option<u32>,
     /// Keys of the large workloads, such as 500K or 10M [default: 10M, quick: 1M]
@@ -47,7 +47,7 @@ struct Effort {
 impl LedgerArgs {
     fn effort(&self) -> Effort {
         let (keys, rounds, decisions) =
-            if self.quick { (1_000_000, 3, 250_000) } else { (10_000_000, 5, 1_000_000) };
+            if self.quick { (1_000_000, 7, 250_000) } else { (10_000_000, 5, 1_000_000) };
         Effort { keys: self.keys.unwrap_or(keys), rounds: self.rounds.unwrap_or(rounds), decisions }
     }
 }

@@ -13,7 +13,7 @@ const REFERENCE: Kind = Kind::GovernorText;
 /// What was measured, and how; `load_before` is what else ran on the machine.
 pub(super) fn print_heading(quick: bool, effort: &Effort, load_before: Option<f64>) {
     if quick {
-        println!("QUICK RUN: fewer keys and shorter rounds than the figures that are published.\n");
+        println!("QUICK RUN: fewer keys and shorter rounds than for the figures that are published.\n");
     }
     println!(
         "Keys are strings of 24 bytes. Median of {} rounds that take turns, {} decisions per",
