@@ -14,6 +14,7 @@ use crate::sync::Ordering;
 
 /// Lines moved at a time.
 pub(super) const STEP_LINES: u32 = if cfg!(loom) { 1 } else { 32 };
+
 impl Table {
     /// Moves the next few lines. False if there was nothing to do, or others are at it.
     pub(super) fn grow(&self, now: u64) -> bool {
