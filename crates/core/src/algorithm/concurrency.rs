@@ -24,6 +24,18 @@ pub struct Concurrency {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Holder(u64);
 
+impl Holder {
+    /// The hold that was given out under this number.
+    pub const fn from_number(number: u64) -> Holder {
+        Holder(number)
+    }
+
+    /// The number it was given out under, to be carried by whoever will release it.
+    pub const fn number(self) -> u64 {
+        self.0
+    }
+}
+
 /// Who holds units, in the order of their deadlines.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Holders {

@@ -1,0 +1,81 @@
+//! `tollgate check`: asks a server from the shell.
+
+mod client;
+
+use std::process::ExitCode;
+
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use serde_json::{Value, json};
+
+use crate::failure::Failure;
+use crate::{descriptor, print_bytes};
+
+/// What the command answers with when the request is denied, for scripts.
+const DENIED: u8 = 3;
+
+pub(crate) fn command() -> Command {
+    let text = |id: &'static str, help: &'static str| Arg::new(id).long(id).value_name("TEXT").help(help);
+    Command::new("check")
+        .about("Ask a running server whether a request may pass")
+        .after_help(
+            "Examples:\n  tollgate check --policy search-standard --key user:4711\n  \
+             tollgate check --domain shop path=/login user=4711\n\n\
+             Answers with exit code 0 if the request may pass, 3 if not.",
+        )
+        .arg(text("server", "The server's HTTP address").default_value("http://127.0.0.1:8080").env("TOLLGATE_SERVER"))
+        .arg(text("policy", "A named policy").conflicts_with_all(["domain", "entries"]).requires("key"))
+        .arg(text("key", "Whom the policy counts").requires("policy"))
+        .arg(text("tier", "The tier of whoever asks").requires("policy"))
+        .arg(text("domain", "The domain of a descriptor").requires("entries").required_unless_present("policy"))
+        .arg(Arg::new("entries").num_args(1..).value_name("KEY=VALUE").requires("domain").help("The entries of the descriptor, in order"))
+        .arg(Arg::new("cost").long("cost").value_name("UNITS").default_value("1").value_parser(value_parser!(u64)).help("How many units"))
+        .arg(Arg::new("peek").long("peek").action(ArgAction::SetTrue).help("Only ask; take nothing"))
+        .arg(Arg::new("json").long("json").action(ArgAction::SetTrue).help("Print the server's answer as it is"))
+}
+
+pub(crate) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
+    let server = matches.get_one::<String>("server").map_or("", String::as_str);
+    let path = if matches.get_flag("peek") { "/v1/peek" } else { "/v1/check" };
+    let answer = client::post(server, path, &question(matches)?)?;
+    let Ok(body) = serde_json::from_str::<Value>(&answer.body) else {
+        let reason = format!("status {}, and no JSON: is this Tollgate's HTTP listener?", answer.status);
+        return Err(Failure::NoAnswer { server: server.to_owned(), reason });
+    };
+    let Some(allowed) = body["allowed"].as_bool() else {
+        let message = body["error"]["message"].as_str().unwrap_or(&answer.body);
+        return Err(Failure::Usage(format!("the server says {}: {message}", answer.status)));
+    };
+    let told = if matches.get_flag("json") { answer.body } else { tell(allowed, &body) };
+    print_bytes(format!("{told}\n").as_bytes())?;
+    Ok(if allowed { ExitCode::SUCCESS } else { ExitCode::from(DENIED) })
+}
+
+fn question(matches: &ArgMatches) -> Result<Value, Failure> {
+    let text = |id: &str| matches.get_one::<String>(id);
+    let cost = matches.get_one::<u64>("cost").copied().unwrap_or(1);
+    if let Some(policy) = text("policy") {
+        let mut question = json!({"policy": policy, "key": text("key"), "cost": cost});
+        if let Some(tier) = text("tier") {
+            question["tier"] = json!(tier);
+        }
+        return Ok(question);
+    }
+    let words: Vec<String> = matches.get_many("entries").into_iter().flatten().cloned().collect();
+    let entries: Vec<Value> =
+        descriptor::entries(&words)?.into_iter().map(|(key, value)| json!({"key": key, "value": value})).collect();
+    Ok(json!({"domain": text("domain"), "descriptors": [{"entries": entries, "hits_addend": cost}]}))
+}
+
+/// The answer in words.
+fn tell(allowed: bool, body: &Value) -> String {
+    let mut told = String::from(if allowed { "allowed" } else { "denied" });
+    if let (Some(remaining), Some(limit)) = (body["remaining"].as_u64(), body["limit"].as_u64()) {
+        told += &format!(": {remaining} of {limit} left");
+    } else if allowed {
+        told += ": no limit applies";
+    }
+    if let Some(seconds) = body["retry_after"].as_f64().filter(|_| !allowed) {
+        told += &format!(", retry after {seconds:.3} s");
+    }
+    told
+}

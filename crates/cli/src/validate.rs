@@ -1,0 +1,45 @@
+//! `tollgate validate`: everything that is wrong with rules, before a server sees them.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Arg, ArgMatches, Command, value_parser};
+use tollgate::core::Time;
+use tollgate::policy::{DefaultAlgorithm, Snapshot, read_all, sources};
+
+use crate::failure::Failure;
+use crate::print_bytes;
+
+pub(crate) fn command() -> Command {
+    Command::new("validate")
+        .about("Check rules, and say everything that is wrong with them")
+        .arg(rules_arg("paths").num_args(1..))
+}
+
+pub(crate) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
+    let paths: Vec<PathBuf> = matches.get_many("paths").into_iter().flatten().cloned().collect();
+    let (snapshot, files) = load(&paths)?;
+    let (domains, policies) = (snapshot.domain_names().len(), snapshot.policy_names().len());
+    let rules = snapshot.places().count() - policies;
+    print_bytes(format!("all good: {files} files, {domains} domains, {rules} rules, {policies} policies\n").as_bytes())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The argument that names files or directories of rules.
+pub(crate) fn rules_arg(id: &'static str) -> Arg {
+    Arg::new(id)
+        .value_name("PATH")
+        .default_value("rules")
+        .value_parser(value_parser!(PathBuf))
+        .help("Files or directories of rules")
+}
+
+/// The rules at these paths, compiled together, and from how many files.
+pub(crate) fn load(paths: &[PathBuf]) -> Result<(Snapshot, usize), Failure> {
+    let mut texts = Vec::new();
+    for path in paths {
+        texts.extend(sources(path).map_err(Failure::Problems)?);
+    }
+    let specs = read_all(&texts, DefaultAlgorithm::default()).map_err(Failure::Problems)?;
+    Ok((Snapshot::compile(specs, None, Time::default()), texts.len()))
+}

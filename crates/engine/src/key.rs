@@ -1,0 +1,79 @@
+//! Whose counter: keys without collisions, and who is in the first percent of them.
+
+use tollgate_policy::{Entry, Place, PlacedLimit};
+
+/// What the key of a limit that a request brought along begins with. The prefixes of rules begin with smaller numbers.
+const OWN_LIMIT: u8 = 0x80;
+/// What the key of a caller that brings its numbers with every call begins with.
+const THROTTLE: u8 = 0x81;
+
+/// Longest buffer kept for the next key. A longer one is given back: one huge value must not cost a megabyte for ever.
+const KEPT_BYTES_MAX: usize = 64 << 10;
+
+/// The buffer in which keys are put together.
+#[derive(Debug, Default)]
+pub(crate) struct KeyBuffer(Vec<u8>);
+
+impl KeyBuffer {
+    /// The key of a descriptor's counter at a place.
+    pub(crate) fn of_descriptor(
+        &mut self,
+        place: &Place,
+        limit: &PlacedLimit,
+        entries: &[Entry<'_>],
+    ) -> &[u8] {
+        self.start(limit.key_prefix());
+        for value in place.counted(entries) {
+            self.put(value.as_bytes());
+        }
+        &self.0
+    }
+
+    /// The key of a policy's counter.
+    pub(crate) fn of_policy(&mut self, limit: &PlacedLimit, key: &[u8]) -> &[u8] {
+        self.start(limit.key_prefix());
+        self.put(key);
+        &self.0
+    }
+
+    /// The key of a limit that the request brought along: all of its descriptor.
+    pub(crate) fn of_own_limit(&mut self, domain: &str, entries: &[Entry<'_>]) -> &[u8] {
+        self.start(&[OWN_LIMIT]);
+        self.put(domain.as_bytes());
+        for (key, value) in entries {
+            self.put(key.as_bytes());
+            self.put(value.as_bytes());
+        }
+        &self.0
+    }
+
+    /// The key of a caller that brings its numbers with every call.
+    pub(crate) fn of_throttle(&mut self, key: &[u8]) -> &[u8] {
+        self.start(&[THROTTLE]);
+        self.0.extend_from_slice(key);
+        &self.0
+    }
+
+    fn start(&mut self, prefix: &[u8]) {
+        self.0.clear();
+        self.0.shrink_to(KEPT_BYTES_MAX);
+        self.0.extend_from_slice(prefix);
+    }
+
+    fn put(&mut self, part: &[u8]) {
+        self.0.extend_from_slice(&(part.len() as u64).to_le_bytes());
+        self.0.extend_from_slice(part);
+    }
+}
+
+/// A number below 100 that belongs to the key: the same in every process and every version, so that a gradual rollout takes the
+/// same keys everywhere and only adds to them as its percentage grows.
+pub(crate) fn percentile(key: &[u8]) -> u8 {
+    // FNV-1a, then a finalizer that spreads what the last bytes have changed.
+    let hash = key.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    let hash = (hash ^ (hash >> 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    // The product of a 64-bit number and 100, without its low half, is below 100.
+    u8::try_from((u128::from(hash) * 100) >> 64).unwrap_or(0)
+}

@@ -1,0 +1,400 @@
+//! A request meets its limits: which they are, what each is asked, and what they say together.
+
+use std::ops::Range;
+
+use smallvec::SmallVec;
+use tollgate_core::{
+    Blocked, Cost, Decision, FixedWindow, Holder, Intent, Limit, Outcome, Rate, Refund, SlidingWindow, Tick,
+    Time,
+};
+use tollgate_policy::{
+    Allowance, DefaultAlgorithm, Domain, Overshoot, Period, Place, PlaceIndex, Quota, Snapshot,
+};
+use tollgate_store::{Charge, Key};
+
+use crate::engine::{Engine, Scratch};
+use crate::key::percentile;
+use crate::request::{Descriptor, OwnLimit, Request, RequestError, Subject};
+use crate::verdict::{Force, LIMITS_USUAL, Ruling, Status};
+
+/// Stands where a decision is about to be written.
+const UNDECIDED: Decision = Decision { outcome: Outcome::Never, limit: 0, remaining: 0, reset_after: None };
+
+/// A list of as many things as a request usually meets limits.
+pub(crate) type Usual<T> = SmallVec<[T; LIMITS_USUAL]>;
+
+/// Who holds units now, by the index of the ruling that gave them.
+pub(crate) type RulingHolders = SmallVec<[(usize, Holder); 1]>;
+
+/// A request and the limits that it meets.
+pub(crate) struct Meeting<'a> {
+    engine: &'a Engine,
+    request: &'a Request<'a>,
+    now: Time,
+    statuses: Usual<Status>,
+    rulings: Usual<Ruling>,
+    /// One for each ruling.
+    charges: Usual<Charge<'a>>,
+    /// The rulings whose units are given back instead of taken.
+    refunds: SmallVec<[usize; 1]>,
+    /// What is held now, and by which ruling.
+    holders: RulingHolders,
+}
+
+/// One descriptor on its way to its limits.
+struct Approach<'a> {
+    place_index: PlaceIndex,
+    place: &'a Place,
+    tier: Option<&'a str>,
+}
+
+/// How a charge is to be made: what the caller has said about it.
+#[derive(Clone, Copy)]
+struct Terms {
+    cost: u64,
+    /// The descriptor carries the cost itself: it is known only now, after the fact.
+    carried: bool,
+    refund: bool,
+}
+
+impl<'a> Meeting<'a> {
+    fn new(engine: &'a Engine, request: &'a Request<'a>, now: Time) -> Meeting<'a> {
+        Meeting {
+            engine,
+            request,
+            now,
+            statuses: SmallVec::new(),
+            rulings: SmallVec::new(),
+            charges: SmallVec::new(),
+            refunds: SmallVec::new(),
+            holders: SmallVec::new(),
+        }
+    }
+
+    /// Finds the limits of a request. `own` are those that it brings along, in the order of its descriptors.
+    pub(crate) fn arrange(
+        engine: &'a Engine,
+        snapshot: &'a Snapshot,
+        request: &'a Request<'a>,
+        own: &'a [Quota],
+        scratch: &mut Scratch,
+        now: Time,
+    ) -> Result<Meeting<'a>, RequestError> {
+        let mut meeting = Meeting::new(engine, request, now);
+        match request.subject {
+            Subject::Descriptors { domain, descriptors } => {
+                match snapshot.domain(domain).filter(|domain| domain.enabled()) {
+                    Some(domain) => meeting.descriptors(snapshot, domain, descriptors, own, scratch),
+                    None => meeting.statuses.resize(descriptors.len(), Status::NoLimit),
+                }
+            }
+            Subject::Policy { name, key, tier } => {
+                let place_index = snapshot.policy(name).ok_or_else(|| unknown_policy(snapshot, name))?;
+                let place = snapshot.place(place_index);
+                check_tier(place, tier)?;
+                let approach = Approach { place_index, place, tier };
+                if meeting.applies(place) {
+                    let terms = Terms { cost: request.cost, carried: false, refund: false };
+                    meeting.meet(&approach, terms, &[], |limit| {
+                        let bytes = scratch.key.of_policy(&place.limits()[limit], key);
+                        (engine.ledger.key(bytes), percentile_if(place, limit, bytes))
+                    });
+                } else {
+                    meeting.statuses.push(Status::NoLimit);
+                }
+            }
+        }
+        Ok(meeting)
+    }
+
+    fn descriptors(
+        &mut self,
+        snapshot: &'a Snapshot,
+        domain: &'a Domain,
+        descriptors: &'a [Descriptor<'a>],
+        own: &'a [Quota],
+        scratch: &mut Scratch,
+    ) {
+        let engine = self.engine;
+        let approaches: Usual<Option<Approach<'a>>> =
+            descriptors.iter().map(|descriptor| self.approach(snapshot, domain, descriptor)).collect();
+        let replaced: Usual<&'a str> = replaced_names(&approaches);
+        let mut own = own.iter();
+        for (descriptor, approach) in descriptors.iter().zip(&approaches) {
+            let terms = Terms {
+                cost: descriptor.cost.unwrap_or(self.request.cost),
+                carried: descriptor.cost.is_some(),
+                refund: descriptor.refund,
+            };
+            if descriptor.limit.is_some() {
+                let key = engine.ledger.key(scratch.key.of_own_limit(domain.name(), descriptor.entries));
+                self.meet_own(own.next(), key, terms);
+            } else if let Some(approach) = approach {
+                self.meet(approach, terms, &replaced, |limit| {
+                    let placed = &approach.place.limits()[limit];
+                    let bytes = scratch.key.of_descriptor(approach.place, placed, descriptor.entries);
+                    (engine.ledger.key(bytes), percentile_if(approach.place, limit, bytes))
+                });
+            } else {
+                self.statuses.push(Status::NoLimit);
+            }
+        }
+    }
+
+    fn approach(
+        &self,
+        snapshot: &'a Snapshot,
+        domain: &'a Domain,
+        descriptor: &Descriptor<'_>,
+    ) -> Option<Approach<'a>> {
+        if descriptor.limit.is_some() {
+            return None;
+        }
+        let place_index = domain.find(descriptor.entries)?;
+        let place = snapshot.place(place_index);
+        self.applies(place).then(|| Approach { place_index, place, tier: domain.tier_of(descriptor.entries) })
+    }
+
+    /// Whether a rule is in force.
+    fn applies(&self, place: &Place) -> bool {
+        place.rule().enabled && !self.engine.switches.spares_rule(place.id())
+    }
+
+    /// Meets the limits of one place. `key` says whose counter it is under each of them, and how far a rollout has to have
+    /// come to include it.
+    fn meet(
+        &mut self,
+        approach: &Approach<'a>,
+        terms: Terms,
+        replaced: &[&str],
+        mut key: impl FnMut(usize) -> (Key, u8),
+    ) {
+        let Approach { place_index, place, tier } = *approach;
+        let first = self.rulings.len();
+        let mut unlimited = false;
+        for (limit_index, placed) in place.limits().iter().enumerate() {
+            let quota = match placed.allowance(tier) {
+                Allowance::Unlimited => {
+                    unlimited = true;
+                    continue;
+                }
+                Allowance::Quota(_) if placed.name().is_some_and(|name| replaced.contains(&name)) => continue,
+                Allowance::Quota(quota) => quota,
+            };
+            let (key, percentile) = key(limit_index);
+            let force = match place.rule() {
+                rule if rule.shadow_mode || percentile >= placed.enforce_percent() => Force::Shadow,
+                rule if rule.quota_mode => Force::Quota,
+                _ => Force::Enforced,
+            };
+            let was = placed.was(tier, self.now).filter(|was| was.shape() != quota.limit.shape());
+            let intent = intent(self.request.peek, placed.overshoot(), terms.carried);
+            let charge = Charge {
+                key,
+                limit: &quota.limit,
+                was,
+                cost: Cost::new(terms.cost),
+                intent,
+                shadow: force == Force::Shadow,
+            };
+            self.add(Some((place_index, limit_index)), quota, charge, force, terms.refund);
+        }
+        self.statuses.push(match self.rulings.len() {
+            last if last > first => Status::Limited(first..last),
+            _ if unlimited => Status::Unlimited,
+            _ => Status::NoLimit,
+        });
+    }
+
+    /// Meets a limit that the request brought along.
+    fn meet_own(&mut self, quota: Option<&'a Quota>, key: Key, terms: Terms) {
+        let Some(quota) = quota else { return self.statuses.push(Status::NoLimit) };
+        let intent = intent(self.request.peek, Overshoot::ByCaller, terms.carried);
+        let charge = Charge { intent, ..Charge::take(key, &quota.limit, Cost::new(terms.cost)) };
+        let first = self.rulings.len();
+        self.add(None, quota, charge, Force::Enforced, terms.refund);
+        self.statuses.push(Status::Limited(first..first + 1));
+    }
+
+    fn add(
+        &mut self,
+        from: Option<(PlaceIndex, usize)>,
+        quota: &Quota,
+        charge: Charge<'a>,
+        force: Force,
+        refund: bool,
+    ) {
+        if refund {
+            self.refunds.push(self.rulings.len());
+        }
+        self.rulings.push(Ruling {
+            place: from.map(|(place, _)| place),
+            limit_index: from.map_or(0, |(_, limit)| limit),
+            units: quota.units,
+            period: quota.period,
+            cost: charge.cost.units(),
+            decision: UNDECIDED,
+            force,
+        });
+        self.charges.push(charge);
+    }
+
+    /// What came of it.
+    pub(crate) fn conclude(self) -> (Usual<Status>, Usual<Ruling>, RulingHolders) {
+        (self.statuses, self.rulings, self.holders)
+    }
+
+    /// Whether any of the limits is one on how many may be at it at the same time.
+    pub(crate) fn has_something_to_hold(&self) -> bool {
+        self.charges.iter().any(|charge| matches!(charge.limit, Limit::Concurrency(_)))
+    }
+
+    /// Asks all limits, and says whether the request passes.
+    pub(crate) fn decide(&mut self, scratch: &mut Scratch) -> bool {
+        self.give_back();
+        self.excuse_quotas();
+        if let ([charge], [ruling]) = (self.charges.as_slice(), self.rulings.as_mut_slice()) {
+            // Alone, a limit needs no probing. One that holds is asked by name, below.
+            if !matches!(charge.limit, Limit::Concurrency(_)) {
+                ruling.decision = self.engine.ledger.decide(charge, self.now);
+                return charge.shadow || ruling.decision.is_allowed();
+            }
+        }
+        let Scratch { decisions, holders, .. } = scratch;
+        let passes = self.engine.ledger.acquire_all(&self.charges, self.now, decisions, holders);
+        for (ruling, decision) in self.rulings.iter_mut().zip(decisions.iter()) {
+            ruling.decision = *decision;
+        }
+        self.holders
+            .extend(holders.iter().enumerate().filter_map(|(at, holder)| holder.map(|holder| (at, holder))));
+        passes
+    }
+
+    /// Units that come back do so whatever becomes of the rest; after that, the limit is only looked at.
+    fn give_back(&mut self) {
+        for &index in &self.refunds {
+            let charge = &mut self.charges[index];
+            if charge.intent != Intent::Peek {
+                let refund = Refund::at_once(charge.cost.units(), self.now);
+                self.engine.ledger.give_back(charge.key, charge.limit, refund);
+            }
+            charge.cost = Cost::ZERO;
+            charge.intent = Intent::Peek;
+            charge.shadow = true;
+        }
+    }
+
+    /// Where some quota rules admit the request, those that do not are only looked at. Where none does, all deny.
+    fn excuse_quotas(&mut self) {
+        if self.rulings.iter().all(|ruling| ruling.force != Force::Quota) {
+            return;
+        }
+        let quotas: Usual<Range<usize>> =
+            self.statuses.iter().filter_map(|status| self.asked_quota(status)).collect();
+        let (over, admitting): (Usual<_>, Usual<_>) =
+            quotas.into_iter().partition(|range| self.is_over(range.clone()));
+        if admitting.is_empty() {
+            return;
+        }
+        for charge in over.into_iter().flatten() {
+            self.charges[charge].intent = Intent::Peek;
+            self.charges[charge].shadow = true;
+        }
+    }
+
+    /// The rulings of a quota rule that is asked for something. One that is given something back has no say.
+    fn asked_quota(&self, status: &Status) -> Option<Range<usize>> {
+        let Status::Limited(range) = status else { return None };
+        let is_quota =
+            self.rulings[range.start].force == Force::Quota && !self.refunds.contains(&range.start);
+        is_quota.then(|| range.clone())
+    }
+
+    fn is_over(&self, range: Range<usize>) -> bool {
+        self.charges[range].iter().any(|charge| {
+            let peek = Charge { intent: Intent::Peek, ..*charge };
+            !self.engine.ledger.decide(&peek, self.now).is_allowed()
+        })
+    }
+}
+
+impl Request<'_> {
+    /// Whether the question can be answered at all.
+    pub(crate) fn check(&self) -> Result<(), RequestError> {
+        match self.subject {
+            Subject::Descriptors { domain: "", .. } => Err(RequestError::NoDomain),
+            Subject::Descriptors { descriptors: [], .. } => Err(RequestError::NoDescriptors),
+            Subject::Descriptors { .. } | Subject::Policy { .. } => Ok(()),
+        }
+    }
+
+    /// The limits that the descriptors bring along.
+    pub(crate) fn own_limits(&self, default: DefaultAlgorithm) -> Result<SmallVec<[Quota; 1]>, RequestError> {
+        let Subject::Descriptors { descriptors, .. } = self.subject else { return Ok(SmallVec::new()) };
+        let own =
+            descriptors.iter().enumerate().filter_map(|(index, descriptor)| Some((index, descriptor.limit?)));
+        own.map(|(index, own)| quota(own, default).ok_or(RequestError::UnknownUnit { index })).collect()
+    }
+
+    pub(crate) fn statuses_without_limit(&self) -> Usual<Status> {
+        let count = match self.subject {
+            Subject::Descriptors { descriptors, .. } => descriptors.len(),
+            Subject::Policy { .. } => 1,
+        };
+        std::iter::repeat_n(Status::NoLimit, count).collect()
+    }
+}
+
+fn quota(own: OwnLimit, default: DefaultAlgorithm) -> Option<Quota> {
+    let unit = own.unit?;
+    let period = Period::Unit(unit);
+    let limit = match own.requests_per_unit {
+        0 => Blocked.into(),
+        units => {
+            let rate = Rate::new(units, Tick::NANOSECOND.span(period.length()?).ok()?).ok()?;
+            match default {
+                DefaultAlgorithm::SlidingWindow => SlidingWindow::new(rate).into(),
+                DefaultAlgorithm::FixedWindow => FixedWindow::new(rate).into(),
+            }
+        }
+    };
+    Some(Quota { limit, units: own.requests_per_unit, period })
+}
+
+/// The names of all limits that others take the place of.
+fn replaced_names<'a>(approaches: &[Option<Approach<'a>>]) -> Usual<&'a str> {
+    let limits = approaches.iter().flatten().flat_map(|approach| approach.place.limits());
+    limits.flat_map(|limit| limit.replaces()).map(String::as_str).collect()
+}
+
+/// A cost that a descriptor carries was spent already and is booked; any other is asked for. A rule may say otherwise.
+fn intent(peek: bool, overshoot: Overshoot, carried: bool) -> Intent {
+    match overshoot {
+        _ if peek => Intent::Peek,
+        Overshoot::Book => Intent::Book,
+        Overshoot::ByCaller if carried => Intent::Book,
+        Overshoot::ByCaller | Overshoot::Deny => Intent::Take,
+    }
+}
+
+/// How far a rollout has to have come to include this key: only computed where one is under way.
+fn percentile_if(place: &Place, limit: usize, key: &[u8]) -> u8 {
+    if place.limits()[limit].enforce_percent() < 100 { percentile(key) } else { 0 }
+}
+
+fn check_tier(place: &Place, tier: Option<&str>) -> Result<(), RequestError> {
+    let Some(tier) = tier else { return Ok(()) };
+    let mut known: Vec<String> =
+        place.limits().iter().flat_map(|limit| limit.tier_names()).map(str::to_owned).collect();
+    if known.iter().any(|name| name == tier) {
+        return Ok(());
+    }
+    known.sort_unstable();
+    known.dedup();
+    Err(RequestError::UnknownTier { policy: place.path().to_owned(), tier: tier.to_owned(), known })
+}
+
+fn unknown_policy(snapshot: &Snapshot, name: &str) -> RequestError {
+    let known = snapshot.policy_names().into_iter().map(str::to_owned).collect();
+    RequestError::UnknownPolicy { name: name.to_owned(), known }
+}

@@ -1,0 +1,158 @@
+//! What a caller asks: about descriptors of a domain, or about a key under a named policy.
+
+use thiserror::Error;
+use tollgate_policy::{Entry, Unit};
+
+/// A question to the engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request<'a> {
+    /// What the question is about.
+    pub subject: Subject<'a>,
+    /// How many units, where a descriptor does not say it itself. Zero asks without taking.
+    pub cost: u64,
+    /// Whether nothing may change: the answer is the one that a request would get. A counter that two descriptors meet is looked at
+    /// for each of them by itself.
+    pub peek: bool,
+}
+
+/// What a question is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Subject<'a> {
+    /// Descriptors, each of which may meet a rule of the domain.
+    Descriptors {
+        /// The domain.
+        domain: &'a str,
+        /// The descriptors. All of them are asked.
+        descriptors: &'a [Descriptor<'a>],
+    },
+    /// A key that the caller has built, under a policy that it names.
+    Policy {
+        /// The name of the policy.
+        name: &'a str,
+        /// Whom it counts. Any bytes.
+        key: &'a [u8],
+        /// The tier of whoever asks, if the caller knows it.
+        tier: Option<&'a str>,
+    },
+}
+
+/// A list of entries that may meet a rule.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Descriptor<'a> {
+    /// Keys and values, in the order of the rules' levels.
+    pub entries: &'a [Entry<'a>],
+    /// A cost of its own, instead of the request's. Zero asks without taking.
+    pub cost: Option<u64>,
+    /// Whether the units are given back instead of taken.
+    pub refund: bool,
+    /// A limit that the caller brings along. The rules are not asked.
+    pub limit: Option<OwnLimit>,
+}
+
+/// A limit that the caller brings along.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OwnLimit {
+    /// Units per unit of time. Zero lets nothing through.
+    pub requests_per_unit: u64,
+    /// The unit of time. `None`: the caller sent one that does not exist.
+    pub unit: Option<Unit>,
+}
+
+/// Why a question has no answer.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum RequestError {
+    /// No domain.
+    #[error("rate limit domain must not be empty")]
+    NoDomain,
+    /// No descriptors.
+    #[error("rate limit descriptor list must not be empty")]
+    NoDescriptors,
+    /// Nothing was loaded yet.
+    #[error("no rate limit configuration loaded")]
+    NotLoaded,
+    /// A limit of the caller's without a unit of time.
+    #[error(
+        "descriptor {index}: its own limit has an unknown unit; use second, minute, hour, day, month or year"
+    )]
+    UnknownUnit {
+        /// Which descriptor, counted from 0.
+        index: usize,
+    },
+    /// A policy that does not exist.
+    #[error("unknown policy \"{name}\"{}", listed("it could be", .known))]
+    UnknownPolicy {
+        /// The name given.
+        name: String,
+        /// Those that exist.
+        known: Vec<String>,
+    },
+    /// A tier that the policy does not have.
+    #[error("policy \"{policy}\" has no tier \"{tier}\"{}", listed("its tiers are", .known))]
+    UnknownTier {
+        /// The policy.
+        policy: String,
+        /// The name given.
+        tier: String,
+        /// Those that exist.
+        known: Vec<String>,
+    },
+    /// A lease is for limits on how many may be at it at the same time.
+    #[error("nothing to hold: no concurrency limit applies to this request")]
+    NothingToHold,
+}
+
+/// At most this many names are listed: a message is for people.
+const NAMES_LISTED_MAX: usize = 8;
+
+fn listed(introduction: &str, names: &[String]) -> String {
+    match names.len() {
+        0 => String::new(),
+        count if count > NAMES_LISTED_MAX => {
+            format!(
+                "; {introduction} {}, and {} more",
+                names[..NAMES_LISTED_MAX].join(", "),
+                count - NAMES_LISTED_MAX
+            )
+        }
+        _ => format!("; {introduction} {}", names.join(", ")),
+    }
+}
+
+impl<'a> Request<'a> {
+    /// Asks for one unit of everything that the descriptors meet.
+    pub const fn new(domain: &'a str, descriptors: &'a [Descriptor<'a>]) -> Request<'a> {
+        Request { subject: Subject::Descriptors { domain, descriptors }, cost: 1, peek: false }
+    }
+
+    /// Asks for one unit of a key under a named policy.
+    pub const fn policy(name: &'a str, key: &'a [u8]) -> Request<'a> {
+        Request { subject: Subject::Policy { name, key, tier: None }, cost: 1, peek: false }
+    }
+
+    /// The same question for so many units.
+    #[must_use]
+    pub const fn cost(self, cost: u64) -> Request<'a> {
+        Request { cost, ..self }
+    }
+
+    /// The same question, but nothing is taken.
+    #[must_use]
+    pub const fn peek(self) -> Request<'a> {
+        Request { peek: true, ..self }
+    }
+
+    /// The domain; empty where a policy is asked.
+    pub const fn domain(&self) -> &'a str {
+        match self.subject {
+            Subject::Descriptors { domain, .. } => domain,
+            Subject::Policy { .. } => "",
+        }
+    }
+}
+
+impl<'a> Descriptor<'a> {
+    /// A descriptor of these entries.
+    pub const fn new(entries: &'a [Entry<'a>]) -> Descriptor<'a> {
+        Descriptor { entries, cost: None, refund: false, limit: None }
+    }
+}

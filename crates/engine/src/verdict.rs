@@ -1,0 +1,172 @@
+//! The answer to a request: whether it passes, and what every limit that it met has said.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arc_swap::Guard;
+use smallvec::SmallVec;
+use tollgate_core::{Decision, Outcome, Span, Time};
+use tollgate_policy::{Period, Place, PlaceIndex, PlacedLimit, Snapshot};
+
+/// Most requests meet at most so many limits; more cost an allocation.
+pub(crate) const LIMITS_USUAL: usize = 4;
+
+/// What clients are told a limit is called that a request brought along.
+const OWN_LIMIT_TITLE: &str = "override";
+
+/// A request's answer.
+#[derive(Debug)]
+pub struct Verdict {
+    pub(crate) allowed: bool,
+    pub(crate) decided_by: DecidedBy,
+    pub(crate) now: Time,
+    pub(crate) statuses: SmallVec<[Status; LIMITS_USUAL]>,
+    pub(crate) rulings: SmallVec<[Ruling; LIMITS_USUAL]>,
+    pub(crate) snapshot: Guard<Option<Arc<Snapshot>>>,
+}
+
+/// Who has decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DecidedBy {
+    /// The counters of this process.
+    Ledger,
+    /// Nobody asked the counters: an operator has switched them off.
+    KillSwitch,
+}
+
+/// What became of one descriptor (or of the policy's key).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// No rule applies.
+    NoLimit,
+    /// A rule lets everything through.
+    Unlimited,
+    /// Limits have answered: those of [`Verdict::rulings`] in this range.
+    Limited(Range<usize>),
+}
+
+/// What one limit has said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ruling {
+    pub(crate) place: Option<PlaceIndex>,
+    pub(crate) limit_index: usize,
+    /// The units per period, as the rule puts it.
+    pub units: u64,
+    /// The period, as the rule puts it.
+    pub period: Period,
+    /// How much was asked for.
+    pub cost: u64,
+    /// The answer.
+    pub decision: Decision,
+    /// How far the answer counts.
+    pub force: Force,
+}
+
+/// How far a limit's answer counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Force {
+    /// A denial denies the request.
+    Enforced,
+    /// Only if all of this kind deny is the request denied.
+    Quota,
+    /// Never: counted and reported only.
+    Shadow,
+}
+
+impl Verdict {
+    /// Whether the request may pass.
+    pub fn allowed(&self) -> bool {
+        self.allowed
+    }
+
+    /// Who has decided.
+    pub fn decided_by(&self) -> DecidedBy {
+        self.decided_by
+    }
+
+    /// When it was decided.
+    pub fn now(&self) -> Time {
+        self.now
+    }
+
+    /// What became of each descriptor, in order.
+    pub fn statuses(&self) -> &[Status] {
+        &self.statuses
+    }
+
+    /// What each limit has said, in the order of the descriptors.
+    pub fn rulings(&self) -> &[Ruling] {
+        &self.rulings
+    }
+
+    /// The most restrictive ruling: that of the denying limit with the longest wait; else that with the least remaining.
+    pub fn tightest(&self) -> Option<&Ruling> {
+        tightest(&self.rulings)
+    }
+
+    /// The most restrictive ruling on one descriptor.
+    pub fn tightest_of(&self, status: &Status) -> Option<&Ruling> {
+        match status {
+            Status::Limited(range) => tightest(&self.rulings[range.clone()]),
+            Status::NoLimit | Status::Unlimited => None,
+        }
+    }
+
+    /// How long a denied request has to wait, where that is known: until the last of the limits that deny it admits it.
+    pub fn retry_after(&self) -> Option<Span> {
+        self.tightest().filter(|_| !self.allowed).and_then(|ruling| ruling.decision.retry_after())
+    }
+
+    /// How long an allowed request is to be held back: what the slowest queue asks.
+    pub fn wait(&self) -> Span {
+        self.rulings
+            .iter()
+            .filter(|ruling| ruling.force != Force::Shadow)
+            .map(|ruling| ruling.decision.wait())
+            .max()
+            .unwrap_or(Span::ZERO)
+    }
+
+    /// The place of the rule that a ruling comes from. A limit that the request brought along has none.
+    pub fn place(&self, ruling: &Ruling) -> Option<&Place> {
+        let snapshot = self.snapshot.as_ref()?;
+        Some(snapshot.place(ruling.place?))
+    }
+
+    /// The limit that a ruling comes from.
+    pub fn limit(&self, ruling: &Ruling) -> Option<&PlacedLimit> {
+        self.place(ruling)?.limits().get(ruling.limit_index)
+    }
+
+    /// What clients are told the limit is called.
+    pub fn title(&self, ruling: &Ruling) -> &str {
+        self.limit(ruling).map_or(OWN_LIMIT_TITLE, PlacedLimit::title)
+    }
+}
+
+impl Ruling {
+    /// Whether the limit denies.
+    pub fn is_over(&self) -> bool {
+        !self.decision.is_allowed()
+    }
+
+    /// Whether the limit denies, and that counts.
+    pub fn denies(&self) -> bool {
+        self.is_over() && self.force != Force::Shadow
+    }
+
+    /// Orders rulings: what counts before what is only reported, denials before the rest, then who waits longest or has least left.
+    fn looseness(&self) -> (bool, bool, u64) {
+        let left = match self.decision.outcome {
+            Outcome::Never => 0,
+            Outcome::Busy => 1,
+            Outcome::NotNow { retry_after } => u64::MAX - retry_after.ticks(),
+            Outcome::Allowed { .. } => self.decision.remaining,
+        };
+        (self.force == Force::Shadow, !self.is_over(), left)
+    }
+}
+
+fn tightest(rulings: &[Ruling]) -> Option<&Ruling> {
+    rulings.iter().min_by_key(|ruling| ruling.looseness())
+}

@@ -1,0 +1,34 @@
+//! The rules of Tollgate: from text to a validated, compiled snapshot.
+//!
+//! A person writes YAML; a request brings descriptors. This crate stands between them: it reads the text and says, with
+//! file, line and column, everything that is wrong with it; and it compiles what is right into a [`Snapshot`] that finds
+//! the rule of a descriptor without allocating. It does no I/O beyond reading its input, and decides nothing.
+
+mod compile;
+mod explain;
+mod flat;
+mod keys;
+mod pattern;
+mod problem;
+mod read;
+mod rule;
+mod schema;
+mod snapshot;
+mod source;
+mod spec;
+mod tree;
+mod yaml;
+
+pub use explain::Explanation;
+pub use flat::{FlatEntry, read_flat};
+pub use pattern::Pattern;
+pub use problem::{Position, Problem, Problems};
+pub use read::{read, read_all};
+pub use rule::{
+    Allowance, Consistency, DefaultAlgorithm, FailMode, Overshoot, Period, Quota, Rule, RuleLimit, Unit,
+};
+pub use schema::schema;
+pub use snapshot::{Domain, Place, PlacedLimit, RuleId, Snapshot};
+pub use source::{Source, sources};
+pub use spec::{DescriptorSpec, DomainSpec, FileSpec, PolicySpec};
+pub use tree::{Child, Entry, Level, PlaceIndex, Values};

@@ -1,0 +1,128 @@
+//! From text to what it says: every mistake in it is found and told, not only the first.
+//!
+//! A part that is wrong is left out and the rest is still checked. What is returned is of use only if no problem was
+//! added.
+
+mod allowance;
+mod descriptor;
+mod fields;
+mod file;
+mod limit;
+mod metadata;
+mod numbers;
+mod policy;
+mod value;
+
+use std::collections::{BTreeMap, HashMap};
+
+use crate::problem::{Mark, Page, Position, Problem, Problems};
+use crate::rule::DefaultAlgorithm;
+use crate::source::{Source, too_large};
+use crate::spec::FileSpec;
+use crate::yaml;
+
+use file::FileRead;
+
+/// Reads one file of rules. Everything that is wrong with it is added to `problems`; nothing is returned where the file
+/// as a whole says nothing.
+pub fn read(
+    source: &Source,
+    default_algorithm: DefaultAlgorithm,
+    problems: &mut Problems,
+) -> Option<FileSpec> {
+    read_one(source, default_algorithm, problems).map(|file| file.spec)
+}
+
+/// Reads all files of rules together: beyond what is wrong with each, no domain and no policy may be in two of them.
+pub fn read_all(sources: &[Source], default_algorithm: DefaultAlgorithm) -> Result<Vec<FileSpec>, Problems> {
+    let mut problems = Problems::new();
+    let mut domains = HashMap::new();
+    let mut policies = HashMap::new();
+    let mut specs = Vec::with_capacity(sources.len());
+    for source in sources {
+        let Some(file) = read_one(source, default_algorithm, &mut problems) else { continue };
+        if let (Some(domain), Some(position)) = (&file.spec.domain, file.domain_position) {
+            check_unique("domain", &domain.name, position, &mut domains, &mut problems);
+        }
+        for (policy, position) in file.spec.policies.iter().zip(file.policy_positions) {
+            check_unique("policy", &policy.name, position, &mut policies, &mut problems);
+        }
+        specs.push(file.spec);
+    }
+    problems.or(specs)
+}
+
+fn check_unique(
+    kind: &str,
+    name: &str,
+    position: Position,
+    seen: &mut HashMap<String, Position>,
+    problems: &mut Problems,
+) {
+    if let Some(first) = seen.get(name) {
+        let what = format!("the {kind} {} is in two files", crate::problem::quote(name));
+        let hint = match kind {
+            "domain" => "put all its rules into one file",
+            _ => "give one of them another name",
+        };
+        problems.push(Problem::new(position, what).also(first.clone(), "the first is here").hint(hint));
+        return;
+    }
+    seen.insert(name.to_owned(), position);
+}
+
+fn read_one(
+    source: &Source,
+    default_algorithm: DefaultAlgorithm,
+    problems: &mut Problems,
+) -> Option<FileRead> {
+    if source.text.len() > Source::TEXT_BYTES_MAX {
+        problems.push(too_large(&source.name));
+        return None;
+    }
+    let text = source.text.strip_prefix('\u{feff}').unwrap_or(&source.text);
+    let page = Page::new(&source.name, text);
+    let root = yaml::parse(text, &page, problems);
+    let mut reader = Reader {
+        page: &page,
+        problems,
+        default_algorithm,
+        tiers_seen: BTreeMap::new(),
+        keys_seen: Vec::new(),
+    };
+    match root {
+        Some(root) if !root.is_null() => reader.file(&root),
+        // What could not be parsed has been said already; an empty file is not wrong in any of its parts.
+        Some(_) => reader.empty(),
+        None if text.trim().is_empty() || is_comment_only(text) => reader.empty(),
+        None => None,
+    }
+}
+
+fn is_comment_only(text: &str) -> bool {
+    text.lines().map(str::trim).all(|line| line.is_empty() || line.starts_with('#'))
+}
+
+/// What reads the nodes of one file.
+pub(crate) struct Reader<'p, 't> {
+    page: &'p Page<'t>,
+    problems: &'p mut Problems,
+    default_algorithm: DefaultAlgorithm,
+    /// The tiers that limits have named so far, and where first.
+    tiers_seen: BTreeMap<String, Mark>,
+    /// The keys that descriptors have named so far.
+    keys_seen: Vec<String>,
+}
+
+impl Reader<'_, '_> {
+    /// Something is wrong at a place.
+    fn wrong(&mut self, mark: Mark, what: impl Into<String>, hint: impl Into<String>) {
+        self.problems.push(Problem::new(self.page.position(mark), what).hint(hint));
+    }
+
+    fn empty<T>(&mut self) -> Option<T> {
+        let hint = "write at least `domain: NAME`, and its rules under `descriptors:`; or `policies:`";
+        self.problems.push(Problem::new(self.page.whole(), "the file says nothing").hint(hint));
+        None
+    }
+}

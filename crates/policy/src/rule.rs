@@ -1,0 +1,189 @@
+//! A rule: what a place in the policy asks of the requests that reach it.
+
+use std::time::Duration;
+
+use tollgate_core::Limit;
+
+/// What is asked of the requests that reach one place: a descriptor of a domain, or a named policy.
+#[derive(Clone, Debug, PartialEq)]
+#[allow(clippy::struct_excessive_bools)] // The switches of the format, which are independent of each other.
+pub struct Rule {
+    /// Whether the rule is in force. One that is not is passed by, as if nothing matched.
+    pub enabled: bool,
+    /// Counts and reports, and never denies.
+    pub shadow_mode: bool,
+    /// Denies only if all rules of the request that say so are over their limits.
+    pub quota_mode: bool,
+    /// Whether the operator wants values in metrics. Kept for `explain`: labels never carry keys.
+    pub detailed_metric: bool,
+    /// What is returned to the proxy along with the answer.
+    pub metadata: Option<serde_json::Map<String, serde_json::Value>>,
+    /// The limits, each with its own counters. Empty where the place lets everything through without counting.
+    pub limits: Vec<RuleLimit>,
+}
+
+/// One of the limits of a rule.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RuleLimit {
+    /// Its name: told to clients, and what `replaces` refers to.
+    pub name: Option<String>,
+    /// The names of limits that are dropped when this one applies to the same request.
+    pub replaces: Vec<String>,
+    /// How much, for whoever has no tier.
+    pub allowance: Allowance,
+    /// How much, for those who have.
+    pub tiers: Vec<(String, Allowance)>,
+    /// What happens to a charge beyond what is left.
+    pub overshoot: Overshoot,
+    /// For how many of a hundred keys the limit is enforced; the others are only counted.
+    pub enforce_percent: u8,
+    /// Who decides; `None` follows the store.
+    pub consistency: Option<Consistency>,
+    /// What happens when the authority is away.
+    pub fail_mode: FailMode,
+    /// The part of the limit that one node spends on its own when the authority is away, in percent; `None`
+    /// follows the number of nodes.
+    pub local_percent: Option<u8>,
+}
+
+/// How much a limit allows.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Allowance {
+    /// Any amount; nothing is counted.
+    Unlimited,
+    /// So much.
+    Quota(Quota),
+}
+
+/// A limit, and the words in which its rule put it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Quota {
+    /// What decides.
+    pub limit: Limit,
+    /// The units per period, as written.
+    pub units: u64,
+    /// The period, as written. A calendar month has none.
+    pub period: Period,
+}
+
+/// The period of a quota, as its rule puts it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Period {
+    /// One of the units of the format.
+    Unit(Unit),
+    /// Any length.
+    Length(Duration),
+    /// A day, week or month of the calendar.
+    Calendar(tollgate_core::CalendarUnit),
+}
+
+/// The units of time of the format. A month has 30 days and a year 365.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Unit {
+    Second,
+    Minute,
+    Hour,
+    Day,
+    Week,
+    Month,
+    Year,
+}
+
+/// What happens to a charge beyond what is left.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Overshoot {
+    /// A cost that its descriptor carries is booked, any other denied.
+    #[default]
+    ByCaller,
+    /// It is denied and nothing is taken.
+    Deny,
+    /// It is denied and booked: the key is in debt until that is paid off.
+    Book,
+}
+
+/// Who decides on a limit's units.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Consistency {
+    /// This process alone.
+    Local,
+    /// A shared count that is never exceeded.
+    Exact,
+    /// Blocks of a shared count, spent locally.
+    Leased,
+}
+
+/// What happens when the authority is away.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FailMode {
+    /// Everything passes.
+    Open,
+    /// Nothing passes.
+    Closed,
+    /// The ledger alone decides, at the node's share of the limit.
+    #[default]
+    Local,
+}
+
+/// The algorithm of a limit that does not name one and has no burst.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DefaultAlgorithm {
+    /// Two counters, weighted.
+    #[default]
+    SlidingWindow,
+    /// One counter per window, as envoyproxy/ratelimit counts.
+    FixedWindow,
+}
+
+impl Unit {
+    /// All units, shortest first.
+    pub const ALL: [Unit; 7] =
+        [Unit::Second, Unit::Minute, Unit::Hour, Unit::Day, Unit::Week, Unit::Month, Unit::Year];
+
+    /// As it is written.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Unit::Second => "second",
+            Unit::Minute => "minute",
+            Unit::Hour => "hour",
+            Unit::Day => "day",
+            Unit::Week => "week",
+            Unit::Month => "month",
+            Unit::Year => "year",
+        }
+    }
+
+    /// How many seconds it has.
+    pub const fn seconds(self) -> u64 {
+        match self {
+            Unit::Second => 1,
+            Unit::Minute => 60,
+            Unit::Hour => 3_600,
+            Unit::Day => 86_400,
+            Unit::Week => 604_800,
+            Unit::Month => 2_592_000,
+            Unit::Year => 31_536_000,
+        }
+    }
+}
+
+impl Period {
+    /// Its length. That of a calendar's day, week or month varies: none is given.
+    pub fn length(self) -> Option<Duration> {
+        match self {
+            Period::Unit(unit) => Some(Duration::from_secs(unit.seconds())),
+            Period::Length(length) => Some(length),
+            Period::Calendar(_) => None,
+        }
+    }
+
+    /// The unit of the format that has this length, if there is one.
+    pub fn unit(self) -> Option<Unit> {
+        match self {
+            Period::Unit(unit) => Some(unit),
+            _ => {
+                Unit::ALL.into_iter().find(|unit| Some(Duration::from_secs(unit.seconds())) == self.length())
+            }
+        }
+    }
+}

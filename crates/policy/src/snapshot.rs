@@ -1,0 +1,244 @@
+//! The compiled policy: every rule at its place, ready to be met by requests.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use tollgate_core::{Limit, Time};
+
+use crate::rule::{Allowance, Consistency, FailMode, Overshoot, Rule, RuleLimit};
+use crate::tree::{Entry, Level, PlaceIndex};
+
+/// A compiled policy. Nothing in it changes; a new one takes its place.
+#[derive(Debug, Default)]
+pub struct Snapshot {
+    pub(crate) domains: HashMap<Box<str>, Domain>,
+    pub(crate) policies: HashMap<Box<str>, PlaceIndex>,
+    pub(crate) places: Vec<Place>,
+    pub(crate) ids_given: u32,
+}
+
+/// A domain: a tree of rules for the descriptors of one kind of caller.
+#[derive(Debug)]
+pub struct Domain {
+    pub(crate) name: Box<str>,
+    pub(crate) enabled: bool,
+    pub(crate) tenant_key: Option<Box<str>>,
+    pub(crate) tenants: HashMap<Box<str>, Box<str>>,
+    pub(crate) root: Level,
+}
+
+/// A rule at its place. The place, not the numbers, is what counters belong to: numbers may change, counts stay.
+#[derive(Debug)]
+pub struct Place {
+    pub(crate) id: RuleId,
+    pub(crate) identity: Box<[u8]>,
+    pub(crate) domain: Box<str>,
+    pub(crate) path: Box<str>,
+    pub(crate) rule: Rule,
+    pub(crate) limits: Vec<PlacedLimit>,
+    /// Which levels' values tell counters apart: those that the place does not name itself.
+    pub(crate) counted_levels: Vec<bool>,
+}
+
+/// One limit of a rule at its place.
+#[derive(Debug)]
+pub struct PlacedLimit {
+    pub(crate) title: Box<str>,
+    pub(crate) key_prefix: Box<[u8]>,
+    pub(crate) terms: RuleLimit,
+    pub(crate) was: Option<Was>,
+}
+
+/// What a limit was before a reload, as long as counters of that time may be around.
+#[derive(Clone, Debug)]
+pub(crate) struct Was {
+    pub(crate) terms: RuleLimit,
+    pub(crate) until: Time,
+}
+
+/// Names a rule as long as the process lives, whatever its numbers and however often it is reloaded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RuleId(pub(crate) u32);
+
+impl Snapshot {
+    /// The domain of this name.
+    pub fn domain(&self, name: &str) -> Option<&Domain> {
+        self.domains.get(name)
+    }
+
+    /// The place of the policy of this name.
+    pub fn policy(&self, name: &str) -> Option<PlaceIndex> {
+        self.policies.get(name).copied()
+    }
+
+    /// The place that an index of this snapshot stands for.
+    pub fn place(&self, index: PlaceIndex) -> &Place {
+        &self.places[index.0 as usize]
+    }
+
+    /// All places, policies among them.
+    pub fn places(&self) -> impl Iterator<Item = &Place> {
+        self.places.iter()
+    }
+
+    /// The names of all domains, sorted.
+    pub fn domain_names(&self) -> Vec<&str> {
+        sorted(self.domains.keys())
+    }
+
+    /// The names of all policies, sorted.
+    pub fn policy_names(&self) -> Vec<&str> {
+        sorted(self.policies.keys())
+    }
+}
+
+fn sorted<'a>(names: impl Iterator<Item = &'a Box<str>>) -> Vec<&'a str> {
+    let mut names: Vec<&str> = names.map(|name| &**name).collect();
+    names.sort_unstable();
+    names
+}
+
+impl Domain {
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether its rules are in force.
+    pub fn enabled(&self) -> bool {
+        self.enabled
+    }
+
+    /// The first level of its tree.
+    pub fn root(&self) -> &Level {
+        &self.root
+    }
+
+    /// The place that a descriptor leads to.
+    pub fn find(&self, entries: &[Entry<'_>]) -> Option<PlaceIndex> {
+        self.root.walk(entries)
+    }
+
+    /// The tier of the tenant that a descriptor names, if it names one that has any.
+    pub fn tier_of(&self, entries: &[Entry<'_>]) -> Option<&str> {
+        let tenant_key = self.tenant_key.as_deref()?;
+        let (_, tenant) = entries.iter().find(|(key, _)| *key == tenant_key)?;
+        self.tenants.get(*tenant).map(|tier| &**tier)
+    }
+}
+
+impl Place {
+    /// The rule's name within the process.
+    pub fn id(&self) -> RuleId {
+        self.id
+    }
+
+    /// The domain. Empty for a named policy.
+    pub fn domain(&self) -> &str {
+        &self.domain
+    }
+
+    /// Where in its domain it stands, for people and for metrics: `path=/api/* > user`; or the name of the policy.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// What it asks.
+    pub fn rule(&self) -> &Rule {
+        &self.rule
+    }
+
+    /// Its limits.
+    pub fn limits(&self) -> &[PlacedLimit] {
+        &self.limits
+    }
+
+    /// The values of a descriptor that tell its counters apart at this place.
+    pub fn counted<'a>(&self, entries: &'a [Entry<'a>]) -> impl Iterator<Item = &'a str> {
+        let counted = entries.iter().zip(&self.counted_levels).filter(|(_, counted)| **counted);
+        counted.map(|(&(_, value), _)| value)
+    }
+}
+
+impl PlacedLimit {
+    /// What clients are told it is called: printable ASCII.
+    pub fn title(&self) -> &str {
+        &self.title
+    }
+
+    /// Its name in the file, if it was given one.
+    pub fn name(&self) -> Option<&str> {
+        self.terms.name.as_deref()
+    }
+
+    /// The names of limits that it takes the place of.
+    pub fn replaces(&self) -> &[String] {
+        &self.terms.replaces
+    }
+
+    /// How much it allows to somebody of this tier.
+    pub fn allowance(&self, tier: Option<&str>) -> &Allowance {
+        allowance(&self.terms, tier)
+    }
+
+    /// The limit that counted for somebody of this tier before a reload, if its counts have to be carried over.
+    pub fn was(&self, tier: Option<&str>, now: Time) -> Option<&Limit> {
+        let was = self.was.as_ref().filter(|was| now < was.until)?;
+        match allowance(&was.terms, tier) {
+            Allowance::Quota(quota) => Some(&quota.limit),
+            Allowance::Unlimited => None,
+        }
+    }
+
+    /// What happens to a charge beyond what is left.
+    pub fn overshoot(&self) -> Overshoot {
+        self.terms.overshoot
+    }
+
+    /// For how many of a hundred keys it is enforced.
+    pub fn enforce_percent(&self) -> u8 {
+        self.terms.enforce_percent
+    }
+
+    /// Who decides; `None` follows the store.
+    pub fn consistency(&self) -> Option<Consistency> {
+        self.terms.consistency
+    }
+
+    /// What happens when the authority is away.
+    pub fn fail_mode(&self) -> FailMode {
+        self.terms.fail_mode
+    }
+
+    /// The names of its tiers.
+    pub fn tier_names(&self) -> impl Iterator<Item = &str> {
+        self.terms.tiers.iter().map(|(name, _)| name.as_str())
+    }
+
+    /// What a counter's key begins with. No prefix begins another, so whatever follows cannot collide.
+    pub fn key_prefix(&self) -> &[u8] {
+        &self.key_prefix
+    }
+}
+
+pub(crate) fn allowance<'a>(terms: &'a RuleLimit, tier: Option<&str>) -> &'a Allowance {
+    let tiered = tier.and_then(|tier| terms.tiers.iter().find(|(name, _)| name == tier));
+    tiered.map_or(&terms.allowance, |(_, allowance)| allowance)
+}
+
+impl RuleId {
+    /// A small number: rules are numbered as they first appear.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.domain.is_empty() {
+            write!(f, "policy {}", self.path)
+        } else {
+            write!(f, "{}: {}", self.domain, self.path)
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! Mistakes in how a limit behaves, and what is said of them.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod common;
+
+use common::said_of_limit;
+use insta::assert_snapshot;
+
+#[test]
+fn unlimited_with_unit() {
+    assert_snapshot!(said_of_limit("
+        unlimited: true
+        unit: day
+    "), @r"
+    rules.yaml:6:5: `unit` has no meaning where `unlimited` is true
+       |
+     6 |     unit: day
+       |     ^^^^
+      ::: rules.yaml:5:5: unlimited by this
+       |
+     5 |     unlimited: true
+       |     ^^^^^^^^^
+       = remove `unit`, or remove `unlimited`
+    ");
+}
+
+#[test]
+fn overshoot_unknown() {
+    assert_snapshot!(said_of_limit("
+        unit: minute
+        requests_per_unit: 10
+        overshoot: allow
+    "), @r"
+    rules.yaml:7:16: unknown overshoot `allow`
+       |
+     7 |     overshoot: allow
+       |                ^^^^^
+       = it can be deny, book
+    ");
+}
+
+#[test]
+fn percent_too_large() {
+    assert_snapshot!(said_of_limit("
+        unit: minute
+        requests_per_unit: 10
+        enforce_percent: 101
+    "), @r"
+    rules.yaml:7:22: `enforce_percent` is 101, and may be at most 100
+       |
+     7 |     enforce_percent: 101
+       |                      ^^^
+       = write a number up to 100
+    ");
+}
+
+#[test]
+fn percent_with_its_sign() {
+    assert_snapshot!(said_of_limit("
+        unit: minute
+        requests_per_unit: 10
+        enforce_percent: 50%
+    "), @r"
+    rules.yaml:7:22: `enforce_percent` must be a whole number, not `50%`
+       |
+     7 |     enforce_percent: 50%
+       |                      ^^^
+       = write the number alone: `50`
+    ");
+}
+
+#[test]
+fn consistency_unknown() {
+    assert_snapshot!(said_of_limit("
+        unit: minute
+        requests_per_unit: 10
+        consistency: strict
+    "), @r"
+    rules.yaml:7:18: unknown consistency `strict`
+       |
+     7 |     consistency: strict
+       |                  ^^^^^^
+       = it can be local, exact, leased
+    ");
+}
+
+#[test]
+fn fail_mode_unknown() {
+    assert_snapshot!(said_of_limit("
+        unit: minute
+        requests_per_unit: 10
+        fail_mode: opened
+    "), @r"
+    rules.yaml:7:16: unknown fail_mode `opened`
+       |
+     7 |     fail_mode: opened
+       |                ^^^^^^
+       = did you mean `open`? It can be open, closed, local
+    ");
+}
+
+#[test]
+fn fraction_too_large() {
+    assert_snapshot!(said_of_limit("
+        unit: minute
+        requests_per_unit: 10
+        local_fraction: 50
+    "), @r"
+    rules.yaml:7:21: `local_fraction` must be from 0 to 1 in hundredths, not `50`
+       |
+     7 |     local_fraction: 50
+       |                     ^^
+       = a quarter is `0.25`
+    ");
+}
+
+#[test]
+fn fraction_without_use() {
+    assert_snapshot!(said_of_limit("
+        unit: minute
+        requests_per_unit: 10
+        fail_mode: open
+        local_fraction: 0.5
+    "), @r"
+    rules.yaml:8:5: `local_fraction` has no meaning unless `fail_mode` is `local`
+       |
+     8 |     local_fraction: 0.5
+       |     ^^^^^^^^^^^^^^
+      ::: rules.yaml:7:16: it is this
+       |
+     7 |     fail_mode: open
+       |                ^^^^
+       = remove it, or write `fail_mode: local`
+    ");
+}
+
+#[test]
+fn replaces_itself() {
+    assert_snapshot!(said_of_limit("
+        name: a
+        replaces: [{name: a}]
+        unit: minute
+        requests_per_unit: 10
+    "), @r"
+    rules.yaml:6:23: a limit cannot replace itself: `a` is its own name
+       |
+     6 |     replaces: [{name: a}]
+       |                       ^
+       = name another limit, or remove the entry
+    ");
+}
+
+#[test]
+fn replaces_nothing() {
+    assert_snapshot!(said_of_limit("
+        replaces: [{name: }]
+        unit: minute
+        requests_per_unit: 10
+    "), @r"
+    rules.yaml:5:17: `name` has no value
+       |
+     5 |     replaces: [{name: }]
+       |                 ^^^^
+       = name the limit that is dropped: `- name: NAME`
+    ");
+}
+
+#[test]
+fn replaces_an_empty_name() {
+    assert_snapshot!(said_of_limit(r#"
+        replaces: [{name: ""}]
+        unit: minute
+        requests_per_unit: 10
+    "#), @r#"
+    rules.yaml:5:23: the name of a replaced limit is empty
+       |
+     5 |     replaces: [{name: ""}]
+       |                       ^^
+       = name the limit that is dropped: `- name: NAME`
+    "#);
+}
+
+#[test]
+fn replaces_without_name() {
+    assert_snapshot!(said_of_limit("
+        replaces: [{}]
+        unit: minute
+        requests_per_unit: 10
+    "), @r"
+    rules.yaml:5:16: an entry of `replaces` lacks `name`
+       |
+     5 |     replaces: [{}]
+       |                ^
+       = name the limit that is dropped: `- name: NAME`
+    ");
+}
+
+#[test]
+fn replaces_words() {
+    assert_snapshot!(said_of_limit("
+        replaces: [a]
+        unit: minute
+        requests_per_unit: 10
+    "), @r"
+    rules.yaml:5:16: an entry of `replaces` must be a mapping, not text
+       |
+     5 |     replaces: [a]
+       |                ^
+       = write `- name: NAME`
+    ");
+}
+
+#[test]
+fn name_no_header_takes() {
+    assert_snapshot!(said_of_limit(r#"
+        name: "a\nb"
+        unit: minute
+        requests_per_unit: 10
+    "#), @r#"
+    rules.yaml:5:11: a name may not have the character `\n`
+       |
+     5 |     name: "a\nb"
+       |           ^^^^^^
+       = names are sent in headers: use letters, digits and signs of ASCII
+    "#);
+}
+
+#[test]
+fn name_too_long() {
+    assert_snapshot!(said_of_limit("
+        name: nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn
+        unit: minute
+        requests_per_unit: 10
+    "), @r"
+    rules.yaml:5:11: a name may have at most 128 characters, not 129
+       |
+     5 |     name: nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn...
+       |           ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+       = names are sent in headers: choose a shorter one
+    ");
+}

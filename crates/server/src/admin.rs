@@ -1,0 +1,112 @@
+//! The admin listener: what operators and their tools look at. Nothing here changes anything, and nothing of it is secret.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Json, Router};
+use http::StatusCode;
+use http::header::CONTENT_TYPE;
+use serde::Serialize;
+use tollgate::policy::{Place, Snapshot};
+
+use crate::gate::Gate;
+use crate::protocol::http::{health, wrong_method};
+
+/// What Prometheus is told that the text of [`crate::metrics`] is.
+const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+const ABOUT: &str = "Tollgate, a rate limiter: the admin listener.
+
+GET /metrics   what was decided, for Prometheus
+GET /config    the domains and policies that are loaded
+GET /healthz   200 as long as the process lives
+GET /readyz    200 if it wants requests, else 503
+";
+
+/// All routes of the admin listener.
+pub(crate) fn router(gate: Arc<Gate>) -> Router {
+    Router::new()
+        .route("/", get(async || ABOUT))
+        .route("/metrics", get(metrics))
+        .route("/config", get(config))
+        .merge(health())
+        .fallback(async || (StatusCode::NOT_FOUND, ABOUT))
+        .method_not_allowed_fallback(wrong_method)
+        .with_state(gate)
+}
+
+async fn metrics(State(gate): State<Arc<Gate>>) -> Response {
+    match gate.metrics().encode(gate.engine().stats()) {
+        Ok(text) => ([(CONTENT_TYPE, OPENMETRICS)], text).into_response(),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("no metrics: {error}\n")).into_response(),
+    }
+}
+
+/// What is loaded.
+#[derive(Debug, Default, Serialize)]
+struct Config<'a> {
+    ready: bool,
+    loaded: bool,
+    rules: usize,
+    limits: usize,
+    domains: Vec<DomainConfig<'a>>,
+    policies: Vec<PolicyConfig<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct DomainConfig<'a> {
+    name: &'a str,
+    enabled: bool,
+    rules: usize,
+    limits: usize,
+}
+
+#[derive(Debug, Serialize)]
+struct PolicyConfig<'a> {
+    name: &'a str,
+    enabled: bool,
+    limits: usize,
+}
+
+async fn config(State(gate): State<Arc<Gate>>) -> Response {
+    let snapshot = gate.engine().snapshot();
+    let config = snapshot.as_deref().map(Config::of).unwrap_or_default();
+    Json(Config { ready: gate.is_ready(), ..config }).into_response()
+}
+
+impl<'a> Config<'a> {
+    fn of(snapshot: &'a Snapshot) -> Config<'a> {
+        // Once through all places: there may be many, and many domains.
+        let mut counts: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
+        for place in snapshot.places() {
+            let (rules, limits) = counts.entry(place.domain()).or_default();
+            *rules += 1;
+            *limits += place.limits().len();
+        }
+        let domain = |name: &'a str| {
+            let (rules, limits) = counts.get(name).copied().unwrap_or_default();
+            let enabled = snapshot.domain(name).is_some_and(tollgate::policy::Domain::enabled);
+            DomainConfig { name, enabled, rules, limits }
+        };
+        let policy = |name: &'a str| {
+            let place = snapshot.policy(name).map(|index| snapshot.place(index));
+            let (enabled, limits) =
+                place.map_or((false, 0), |place: &Place| (place.rule().enabled, place.limits().len()));
+            PolicyConfig { name, enabled, limits }
+        };
+        Config {
+            ready: false,
+            loaded: true,
+            rules: counts.values().map(|(rules, _)| rules).sum(),
+            limits: counts.values().map(|(_, limits)| limits).sum(),
+            domains: snapshot.domain_names().into_iter().map(domain).collect(),
+            policies: snapshot.policy_names().into_iter().map(policy).collect(),
+        }
+    }
+}

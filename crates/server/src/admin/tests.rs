@@ -1,0 +1,82 @@
+//! The admin listener, asked as operators and their tools would ask it.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use axum::body::Body;
+use http::{Method, Request};
+use http_body_util::BodyExt;
+use insta::assert_snapshot;
+use tollgate::policy::FileSpec;
+use tower::ServiceExt;
+
+use super::{OPENMETRICS, router};
+use crate::gate::{Gate, GateSettings};
+use crate::headers::samples::{bucket, domain, engine_settings, per_minute, policy, rule};
+
+fn gate() -> Arc<Gate> {
+    Arc::new(Gate::new(GateSettings { engine: engine_settings(), ..GateSettings::default() }).unwrap())
+}
+
+fn load(gate: &Gate) {
+    let descriptors = vec![
+        ("user", None, rule(vec![per_minute(2)])),
+        ("plan", Some("free"), rule(vec![bucket(60, 5), per_minute(2)])),
+    ];
+    let policies = vec![policy("search", vec![per_minute(2)])];
+    gate.install(vec![FileSpec { domain: Some(domain("web", descriptors)), policies }]);
+    gate.set_ready(true);
+}
+
+async fn send(gate: &Arc<Gate>, method: Method, path: &str) -> (http::response::Parts, String) {
+    let request = Request::builder().method(method).uri(path).body(Body::empty()).unwrap();
+    let (head, body) = router(Arc::clone(gate)).oneshot(request).await.unwrap().into_parts();
+    let body = body.collect().await.unwrap().to_bytes();
+    (head, String::from_utf8(body.to_vec()).unwrap())
+}
+
+#[tokio::test]
+async fn metrics_are_openmetrics() {
+    let (head, body) = send(&gate(), Method::GET, "/metrics").await;
+    assert_eq!((head.status.as_u16(), head.headers["content-type"].to_str().unwrap()), (200, OPENMETRICS));
+    assert!(body.contains("tollgate_build_info{version=") && body.ends_with("# EOF\n"), "{body}");
+}
+
+#[tokio::test]
+async fn config_says_what_is_loaded() {
+    let gate = gate();
+    assert_snapshot!(send(&gate, Method::GET, "/config").await.1, @r#"{"ready":false,"loaded":false,"rules":0,"limits":0,"domains":[],"policies":[]}"#);
+    load(&gate);
+    assert_snapshot!(send(&gate, Method::GET, "/config").await.1, @r#"{"ready":true,"loaded":true,"rules":3,"limits":4,"domains":[{"name":"web","enabled":true,"rules":2,"limits":3}],"policies":[{"name":"search","enabled":true,"limits":1}]}"#);
+}
+
+#[tokio::test]
+async fn everything_else() {
+    let gate = gate();
+    load(&gate);
+    let mut told = String::new();
+    let asked = [
+        (Method::GET, "/"),
+        (Method::GET, "/healthz"),
+        (Method::GET, "/readyz"),
+        (Method::GET, "/nowhere"),
+        (Method::POST, "/metrics"),
+        (Method::OPTIONS, "/metrics"),
+        (Method::HEAD, "/metrics"),
+    ];
+    for (method, path) in asked {
+        let (head, body) = send(&gate, method.clone(), path).await;
+        let first = body.lines().next().unwrap_or_default();
+        writeln!(told, "{method} {path}: {} {first}", head.status.as_u16()).unwrap();
+    }
+    assert_snapshot!(told, @r#"
+    GET /: 200 Tollgate, a rate limiter: the admin listener.
+    GET /healthz: 200 ok
+    GET /readyz: 200 ready
+    GET /nowhere: 404 Tollgate, a rate limiter: the admin listener.
+    POST /metrics: 405 {"error":{"code":"method_not_allowed","message":"this path takes another method: see the Allow header"}}
+    OPTIONS /metrics: 204 
+    HEAD /metrics: 200
+    "#);
+}

@@ -1,0 +1,135 @@
+//! What every protocol asks: the engine, the clock that times it, and the metrics that its verdicts are counted in.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tollgate::core::{Decision, Limit, Time};
+use tollgate::policy::{FileSpec, Snapshot};
+use tollgate::{Clock, Engine, EngineError, EngineSettings, Lease, Request, RequestError, Verdict};
+
+use crate::metrics::{Metrics, Protocol};
+
+/// How the gate answers.
+#[derive(Clone, Debug)]
+pub struct GateSettings {
+    /// The engine behind it.
+    pub engine: EngineSettings,
+    /// From which part of a limit on a key counts as near it.
+    pub near_limit_ratio: f64,
+    /// Whether Envoy is given X-RateLimit-Limit, -Remaining and -Reset too, which it can make itself.
+    pub rls_x_ratelimit_headers: bool,
+    /// Whether Envoy is given the domain, the descriptors and the metadata of rules as dynamic metadata.
+    pub rls_dynamic_metadata: bool,
+}
+
+impl Default for GateSettings {
+    fn default() -> GateSettings {
+        GateSettings {
+            engine: EngineSettings::default(),
+            near_limit_ratio: 0.8,
+            rls_x_ratelimit_headers: false,
+            rls_dynamic_metadata: false,
+        }
+    }
+}
+
+/// What protocols ask. Shared by all threads.
+pub struct Gate {
+    engine: Engine,
+    clock: Clock,
+    settings: GateSettings,
+    metrics: Metrics,
+    ready: AtomicBool,
+}
+
+impl Gate {
+    /// A gate without rules, which is not ready.
+    pub fn new(settings: GateSettings) -> Result<Gate, EngineError> {
+        Ok(Gate {
+            engine: Engine::new(settings.engine)?,
+            clock: Clock::new(),
+            metrics: Metrics::new(settings.near_limit_ratio),
+            settings,
+            ready: AtomicBool::new(false),
+        })
+    }
+
+    /// Puts rules in the place of those before.
+    pub fn install(&self, rules: Vec<FileSpec>) {
+        self.engine.install(rules, self.clock.now());
+    }
+
+    /// The rules in force.
+    pub fn snapshot(&self) -> Option<Arc<Snapshot>> {
+        self.engine.snapshot()
+    }
+
+    /// This moment, on the timeline of all decisions.
+    pub fn now(&self) -> Time {
+        self.clock.now()
+    }
+
+    /// Decides a request, and counts what was decided.
+    pub(crate) fn decide(&self, request: &Request<'_>, protocol: Protocol) -> Result<Verdict, RequestError> {
+        let now = self.clock.now();
+        let answer = self.engine.decide(request, now).map(tollgate::Step::ready);
+        self.observe(&answer, protocol, now);
+        answer
+    }
+
+    /// Decides a request that holds what it is given.
+    pub(crate) fn acquire(&self, request: &Request<'_>, protocol: Protocol) -> Result<(Verdict, Option<Lease>), RequestError> {
+        let now = self.clock.now();
+        let (answer, lease) = match self.engine.acquire(request, now) {
+            Ok((step, lease)) => (Ok(step.ready()), lease),
+            Err(error) => (Err(error), None),
+        };
+        self.observe(&answer, protocol, now);
+        answer.map(|verdict| (verdict, lease))
+    }
+
+    /// Ends what a lease holds. False if it held nothing any more.
+    pub(crate) fn release(&self, lease: &Lease) -> bool {
+        self.engine.release(lease, self.clock.now())
+    }
+
+    /// Decides for a caller that brings its own limit with every call.
+    pub(crate) fn throttle(&self, key: &[u8], limit: &Limit, cost: u64) -> Decision {
+        let now = self.clock.now();
+        let decision = self.engine.throttle(key, limit, cost, now);
+        self.metrics.observe_throttle(&decision, self.clock.now().since(now));
+        decision
+    }
+
+    pub(crate) fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    pub(crate) fn settings(&self) -> &GateSettings {
+        &self.settings
+    }
+
+    pub(crate) fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    /// Whether it wants requests: rules are loaded, and it is not about to stop.
+    pub fn is_ready(&self) -> bool {
+        self.ready.load(Ordering::Relaxed) // orders nothing else
+    }
+
+    pub(crate) fn set_ready(&self, ready: bool) {
+        self.ready.store(ready, Ordering::Relaxed);
+    }
+
+    fn observe(&self, answer: &Result<Verdict, RequestError>, protocol: Protocol, since: Time) {
+        match answer {
+            Ok(verdict) => self.metrics.observe(verdict, protocol, self.clock.now().since(since)),
+            Err(_) => self.metrics.observe_bad_request(protocol),
+        }
+    }
+}

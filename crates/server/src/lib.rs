@@ -1,0 +1,20 @@
+//! Tollgate behind gRPC, HTTP and RESP.
+//!
+//! A protocol turns bytes into a request, asks the [`Gate`], and turns its verdict into bytes. Protocols know nothing of stores, and
+//! whatever is counted is read from the verdict.
+
+mod admin;
+mod connection;
+mod drain;
+mod gate;
+mod headers;
+mod metrics;
+mod protocol;
+mod reload;
+mod serve;
+mod settings;
+mod workers;
+
+pub use gate::{Gate, GateSettings};
+pub use serve::{Addresses, Running, ServeError, serve};
+pub use settings::{Listen, LogFormat, SETTINGS, Setting, SettingError, Settings};

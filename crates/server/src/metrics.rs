@@ -1,0 +1,188 @@
+//! What has been decided, counted from verdicts and from nothing else.
+//!
+//! Every decision is counted, so counting must cost next to nothing: each thread adds to counters of its own, found by the number of
+//! the rule without a lock and without looking up a label. Whoever scrapes pays: only then are the counters of all threads summed up
+//! and named. Labels name rules, never keys.
+
+mod chunked;
+mod exposition;
+mod shard;
+#[cfg(test)]
+mod tests;
+
+use std::cell::Cell;
+use std::fmt;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use tollgate::core::{Decision, Span, Time};
+use tollgate::policy::Place;
+use tollgate::{Force, Ruling, Stats, Verdict};
+
+use chunked::Chunked;
+use exposition::Exposition;
+use shard::{Answer, Shard, Special};
+
+/// Counters of so many threads are apart; further threads share.
+const SHARDS_MAX: usize = 64;
+
+/// How a request came in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Protocol {
+    Rls,
+    Http,
+    Resp,
+}
+
+/// Counters of all threads.
+pub(crate) struct Metrics {
+    shards: Box<[OnceLock<Box<Shard>>]>,
+    /// What the rules that were met are called, by their numbers.
+    names: Chunked<OnceLock<RuleName>>,
+    /// From how many millionths of a limit on a key counts as near it.
+    near_limit_ppm: u64,
+    reloads: Reloads,
+}
+
+/// What a rule is called in labels.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct RuleName {
+    domain: Box<str>,
+    rule: Box<str>,
+}
+
+#[derive(Debug, Default)]
+struct Reloads {
+    good: AtomicU64,
+    bad: AtomicU64,
+    /// 1 if the last one was good.
+    last_good: AtomicU64,
+}
+
+impl Protocol {
+    const ALL: [Protocol; 3] = [Protocol::Rls, Protocol::Http, Protocol::Resp];
+
+    fn name(self) -> &'static str {
+        match self {
+            Protocol::Rls => "rls",
+            Protocol::Http => "http",
+            Protocol::Resp => "resp",
+        }
+    }
+}
+
+thread_local! {
+    /// Which counters are this thread's.
+    static SHARD: Cell<Option<usize>> = const { Cell::new(None) };
+}
+
+impl Metrics {
+    pub(crate) fn new(near_limit_ratio: f64) -> Metrics {
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // between 0 and a million
+        let near_limit_ppm = (near_limit_ratio.clamp(0.0, 1.0) * 1e6).round() as u64;
+        Metrics {
+            shards: (0..SHARDS_MAX).map(|_| OnceLock::new()).collect(),
+            names: Chunked::new(),
+            near_limit_ppm,
+            reloads: Reloads::default(),
+        }
+    }
+
+    /// Counts a verdict.
+    pub(crate) fn observe(&self, verdict: &Verdict, protocol: Protocol, took: Span) {
+        let shard = self.shard();
+        shard.protocol(protocol).observe(verdict.allowed(), took);
+        for ruling in verdict.rulings() {
+            let answer = self.answer(verdict, ruling);
+            let Some(place) = verdict.place(ruling) else {
+                shard.special(Special::Override).observe(answer);
+                continue;
+            };
+            match shard.rule(place.id()) {
+                Some(counts) => {
+                    if counts.is_unused() {
+                        self.remember(place);
+                    }
+                    counts.observe(answer);
+                }
+                None => shard.special(Special::Other).observe(answer),
+            }
+        }
+    }
+
+    /// Counts a decision for a caller that brings its own limits.
+    pub(crate) fn observe_throttle(&self, decision: &Decision, took: Span) {
+        let shard = self.shard();
+        shard.protocol(Protocol::Resp).observe(decision.is_allowed(), took);
+        let answer = Answer {
+            is_over: !decision.is_allowed(),
+            counts: true,
+            is_near: self.is_near(decision),
+            remaining: decision.remaining,
+            // A decision does not say when: of several threads, any one's is as good as another's.
+            now: Time::from_ticks(1),
+        };
+        shard.special(Special::Throttle).observe(answer);
+    }
+
+    /// Counts a question that took nothing. What it was told is not counted: nothing was decided.
+    pub(crate) fn observe_peek(&self, protocol: Protocol) {
+        self.shard().protocol(protocol).observe_peek();
+    }
+
+    /// Counts a request without an answer.
+    pub(crate) fn observe_bad_request(&self, protocol: Protocol) {
+        self.shard().protocol(protocol).observe_bad_request();
+    }
+
+    /// Counts a reload of the rules.
+    pub(crate) fn observe_reload(&self, good: bool) {
+        let Reloads { good: goods, bad, last_good } = &self.reloads;
+        // Relaxed, here and wherever counters are read: each number stands for itself.
+        (if good { goods } else { bad }).fetch_add(1, Ordering::Relaxed);
+        last_good.store(u64::from(good), Ordering::Relaxed);
+    }
+
+    /// All of it as text, in the format of OpenMetrics.
+    pub(crate) fn encode(&self, ledger: Stats) -> Result<String, fmt::Error> {
+        Exposition::of(self, ledger).encode()
+    }
+
+    fn shards(&self) -> impl Iterator<Item = &Shard> {
+        self.shards.iter().filter_map(OnceLock::get).map(Box::as_ref)
+    }
+
+    fn shard(&self) -> &Shard {
+        static GIVEN: AtomicUsize = AtomicUsize::new(0);
+        let index = SHARD.get().unwrap_or_else(|| {
+            let index = GIVEN.fetch_add(1, Ordering::Relaxed) % SHARDS_MAX;
+            SHARD.set(Some(index));
+            index
+        });
+        self.shards[index].get_or_init(Box::default)
+    }
+
+    fn answer(&self, verdict: &Verdict, ruling: &Ruling) -> Answer {
+        Answer {
+            is_over: ruling.is_over(),
+            // A quota that is over does not, where another one has let the request pass.
+            counts: ruling.force != Force::Shadow && !(ruling.is_over() && verdict.allowed()),
+            is_near: self.is_near(&ruling.decision),
+            remaining: ruling.decision.remaining,
+            now: verdict.now(),
+        }
+    }
+
+    fn is_near(&self, decision: &Decision) -> bool {
+        let used = decision.limit.saturating_sub(decision.remaining);
+        u128::from(used) * 1_000_000 > u128::from(decision.limit) * u128::from(self.near_limit_ppm)
+    }
+
+    #[cold]
+    fn remember(&self, place: &Place) {
+        let name = || RuleName { domain: place.domain().into(), rule: place.path().into() };
+        if let Some(slot) = self.names.at(place.id().index()) {
+            slot.get_or_init(name);
+        }
+    }
+}

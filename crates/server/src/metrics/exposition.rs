@@ -1,0 +1,207 @@
+//! The counters of all threads, summed up, named and written down for Prometheus.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::OnceLock;
+use std::sync::atomic::Ordering;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{
+    DescriptorEncoder, EncodeGaugeValue, EncodeLabelSet, MetricEncoder, NoLabelSet, text,
+};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::{Registry, Unit};
+use tollgate::Stats;
+
+use super::shard::{BUCKET_ENDS_NS, ProtocolTotals, RuleTotals, Special};
+use super::{Metrics, Protocol, RuleName};
+
+/// All numbers of one moment.
+#[derive(Debug)]
+pub(super) struct Exposition {
+    /// By name, because several rules may be called the same: no series may appear twice.
+    rules: BTreeMap<RuleName, RuleTotals>,
+    protocols: [ProtocolTotals; Protocol::ALL.len()],
+    /// How many reloads failed and succeeded.
+    reloads: [u64; 2],
+    last_reload_good: u64,
+    ledger: Stats,
+}
+
+type PerRule = fn(&RuleTotals) -> u64;
+
+/// Families with a counter per rule.
+const RULE_COUNTERS: [(&str, &str, PerRule); 4] = [
+    ("ratelimit_denied", "Decisions of a rule that denied a request.", |totals| totals.denied),
+    ("ratelimit_shadow_denied", "Decisions of a rule over its limit that denied nothing.", |totals| {
+        totals.shadow_denied
+    }),
+    ("ratelimit_near_limit", "Decisions of a rule that allowed, near its limit.", |totals| totals.near_limit),
+    ("ratelimit_shadow_near_limit", "Decisions of a rule in shadow mode that allowed, near its limit.", |totals| {
+        totals.shadow_near_limit
+    }),
+];
+
+/// What became of a decision.
+const OUTCOMES: [(&str, PerRule); 3] = [
+    ("allowed", |totals| totals.allowed),
+    ("denied", |totals| totals.denied),
+    ("shadow_denied", |totals| totals.shadow_denied),
+];
+
+impl Exposition {
+    pub(super) fn of(metrics: &Metrics, ledger: Stats) -> Exposition {
+        let mut rules: BTreeMap<RuleName, RuleTotals> = BTreeMap::new();
+        let mut protocols = [ProtocolTotals::default(); Protocol::ALL.len()];
+        for shard in metrics.shards() {
+            for (index, totals) in shard.rules() {
+                // A rule that was met this very moment may not have its name yet: it is there the next time.
+                let name = metrics.names.at(index).and_then(OnceLock::get);
+                if let Some(name) = name {
+                    rules.entry(name.clone()).or_default().add(&totals);
+                }
+            }
+            for special in Special::ALL {
+                let totals = shard.special(special).read();
+                if !totals.is_unused() {
+                    let name = RuleName { domain: "".into(), rule: special.name().into() };
+                    rules.entry(name).or_default().add(&totals);
+                }
+            }
+            for (totals, protocol) in protocols.iter_mut().zip(Protocol::ALL) {
+                shard.protocol(protocol).add_to(totals);
+            }
+        }
+        let reloads = &metrics.reloads;
+        Exposition {
+            rules,
+            protocols,
+            reloads: [&reloads.bad, &reloads.good].map(|counter| counter.load(Ordering::Relaxed)),
+            last_reload_good: reloads.last_good.load(Ordering::Relaxed),
+            ledger,
+        }
+    }
+
+    pub(super) fn encode(self) -> Result<String, fmt::Error> {
+        let mut registry = Registry::default();
+        registry.register_collector(Box::new(self));
+        let mut text = String::new();
+        text::encode(&mut text, &registry)?;
+        Ok(text)
+    }
+
+    fn encode_rules(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let mut family = counters(encoder, "ratelimit_decisions", "Decisions, by rule and outcome.")?;
+        for (name, totals) in &self.rules {
+            for (outcome, value) in OUTCOMES {
+                let labels = [("domain", &*name.domain), ("rule", &*name.rule), ("outcome", outcome)];
+                put(&mut family, &labels, value(totals))?;
+            }
+        }
+        for (family, help, value) in RULE_COUNTERS {
+            let mut family = counters(encoder, family, help)?;
+            for (name, totals) in &self.rules {
+                put(&mut family, &labels(name), value(totals))?;
+            }
+        }
+        let help = "Units left to the key that the rule has met last.";
+        let mut family = encoder.encode_descriptor("ratelimit_remaining", help, None, MetricType::Gauge)?;
+        for (name, totals) in &self.rules {
+            family.encode_family(&labels(name))?.encode_gauge(&totals.remaining)?;
+        }
+        Ok(())
+    }
+
+    fn encode_protocols(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let by_protocol = || Protocol::ALL.map(Protocol::name).into_iter().zip(&self.protocols);
+        let mut family = counters(encoder, "ratelimit_requests", "Requests, by protocol and outcome.")?;
+        for (protocol, totals) in by_protocol() {
+            let [denied, allowed] = totals.took.map(|buckets| buckets.iter().sum());
+            for (outcome, value) in [("allowed", allowed), ("denied", denied), ("peek", totals.peeks)] {
+                put(&mut family, &[("protocol", protocol), ("outcome", outcome)], value)?;
+            }
+        }
+        let mut family = counters(encoder, "ratelimit_bad_requests", "Requests without an answer, by protocol.")?;
+        for (protocol, totals) in by_protocol() {
+            put(&mut family, &[("protocol", protocol)], totals.bad_requests)?;
+        }
+        let help = "Time that decisions took, without reading the request and writing the answer.";
+        let (unit, kind) = (Some(&Unit::Seconds), MetricType::Histogram);
+        let mut family = encoder.encode_descriptor("ratelimit_check_duration", help, unit, kind)?;
+        for (protocol, totals) in by_protocol() {
+            let (sum_s, count, buckets) = histogram(totals);
+            let labels = [("protocol", protocol)];
+            family.encode_family(&labels)?.encode_histogram::<NoLabelSet>(sum_s, count, &buckets, None)?;
+        }
+        Ok(())
+    }
+
+    fn encode_process(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let mut family = counters(encoder, "ratelimit_config_reloads", "Attempts to load the rules, by result.")?;
+        for (result, value) in ["failure", "success"].into_iter().zip(self.reloads) {
+            put(&mut family, &[("result", result)], value)?;
+        }
+        let help = "1 if the rules in the files are those in force, 0 if they could not be loaded.";
+        gauge(encoder, "ratelimit_config_last_load_success", help, &self.last_reload_good)?;
+        gauge(encoder, "ratelimit_ledger_keys", "Keys in the table of counters.", &self.ledger.keys)?;
+        gauge(encoder, "ratelimit_ledger_bytes", "Memory of the table of counters.", &self.ledger.bytes)?;
+        let alone = [
+            ("ratelimit_ledger_reclaimed", "Idle keys forgotten, at no loss.", self.ledger.reclaimed),
+            ("ratelimit_ledger_evicted", "Keys forgotten in use, for lack of memory.", self.ledger.evicted),
+            ("ratelimit_redis_errors", "Failed calls of Redis.", 0),
+            ("ratelimit_failopen", "Requests let through because nobody could be asked.", 0),
+        ];
+        for (name, help, value) in alone {
+            counters(encoder, name, help)?.encode_counter::<NoLabelSet, _, u64>(&value, None)?;
+        }
+        let help = "The breaker before the shared store: 0 closed or none, 1 half open, 2 open.";
+        gauge(encoder, "ratelimit_circuit_state", help, &0_u64)?;
+        let mut family =
+            encoder.encode_descriptor("tollgate_build_info", "What is running.", None, MetricType::Gauge)?;
+        family.encode_family(&[("version", env!("CARGO_PKG_VERSION"))])?.encode_gauge(&1_u64)
+    }
+}
+
+impl Collector for Exposition {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        self.encode_rules(&mut encoder)?;
+        self.encode_protocols(&mut encoder)?;
+        self.encode_process(&mut encoder)
+    }
+}
+
+fn labels(name: &RuleName) -> [(&'static str, &str); 2] {
+    [("domain", &*name.domain), ("rule", &*name.rule)]
+}
+
+/// A family of counters. `name` is without `_total`, which the encoder adds.
+fn counters<'e>(
+    encoder: &'e mut DescriptorEncoder<'_>,
+    name: &'e str,
+    help: &str,
+) -> Result<MetricEncoder<'e>, fmt::Error> {
+    encoder.encode_descriptor(name, help, None, MetricType::Counter)
+}
+
+fn put(family: &mut MetricEncoder<'_>, labels: &impl EncodeLabelSet, value: u64) -> fmt::Result {
+    family.encode_family(labels)?.encode_counter::<NoLabelSet, _, u64>(&value, None)
+}
+
+fn gauge(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    value: &impl EncodeGaugeValue,
+) -> fmt::Result {
+    encoder.encode_descriptor(name, help, None, MetricType::Gauge)?.encode_gauge(value)
+}
+
+/// Sum in seconds, count, and buckets that do not include each other.
+fn histogram(totals: &ProtocolTotals) -> (f64, u64, Vec<(f64, u64)>) {
+    #[allow(clippy::cast_precision_loss)] // an error of 1 in 2^53
+    let seconds = |ns: u64| ns as f64 / 1e9;
+    let ends_s = BUCKET_ENDS_NS.into_iter().map(seconds).chain([f64::INFINITY]);
+    let [denied, allowed] = totals.took;
+    let buckets: Vec<_> = ends_s.zip(denied.iter().zip(allowed).map(|(denied, allowed)| denied + allowed)).collect();
+    (seconds(totals.took_ns), buckets.iter().map(|(_, count)| count).sum(), buckets)
+}

@@ -1,0 +1,230 @@
+//! The counters of one thread.
+//!
+//! They are atomic because whoever scrapes reads them from another thread, and because there may be more threads than shards; but as
+//! a rule nobody else writes to them, so that no cache line travels. All accesses are relaxed: each number stands for itself.
+
+use std::array;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tollgate::core::{Span, Time};
+use tollgate::policy::RuleId;
+
+use super::Protocol;
+use super::chunked::Chunked;
+
+/// Upper ends of the histogram's buckets. Decisions take well under a microsecond; what takes longer is worth telling apart too.
+pub(super) const BUCKET_ENDS_NS: [u64; 14] = [
+    250,
+    500,
+    1_000,
+    2_500,
+    5_000,
+    10_000,
+    25_000,
+    50_000,
+    100_000,
+    250_000,
+    1_000_000,
+    2_500_000,
+    10_000_000,
+    100_000_000,
+];
+/// The last has no end.
+pub(super) const BUCKETS: usize = BUCKET_ENDS_NS.len() + 1;
+
+#[derive(Debug)]
+pub(super) struct Shard {
+    rules: Chunked<RuleCounts>,
+    specials: [RuleCounts; Special::ALL.len()],
+    protocols: [ProtocolCounts; Protocol::ALL.len()],
+}
+
+/// What is counted like a rule and is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Special {
+    /// Limits that requests brought along.
+    Override,
+    /// Callers that bring their numbers with every call.
+    Throttle,
+    /// Rules beyond those that are counted one by one.
+    Other,
+}
+
+/// One limit's answer, as far as it is counted.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Answer {
+    pub(super) is_over: bool,
+    /// Whether the answer had any bearing on the request.
+    pub(super) counts: bool,
+    pub(super) is_near: bool,
+    pub(super) remaining: u64,
+    pub(super) now: Time,
+}
+
+/// What one rule has answered. A cache line.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+pub(super) struct RuleCounts {
+    allowed: AtomicU64,
+    denied: AtomicU64,
+    shadow_denied: AtomicU64,
+    near_limit: AtomicU64,
+    shadow_near_limit: AtomicU64,
+    remaining: AtomicU64,
+    /// When it was last met; zero: never.
+    met_at: AtomicU64,
+}
+
+/// What came in by one protocol.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+pub(super) struct ProtocolCounts {
+    /// Requests by how long their decisions took: those that were denied, those that were allowed. Their sums are the numbers of
+    /// requests, which therefore need no counters of their own.
+    took: [[AtomicU64; BUCKETS]; 2],
+    took_ns: AtomicU64,
+    peeks: AtomicU64,
+    bad_requests: AtomicU64,
+}
+
+/// [`RuleCounts`] of one moment, and of all threads when added up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct RuleTotals {
+    pub(super) allowed: u64,
+    pub(super) denied: u64,
+    pub(super) shadow_denied: u64,
+    pub(super) near_limit: u64,
+    pub(super) shadow_near_limit: u64,
+    pub(super) remaining: u64,
+    met_at: u64,
+}
+
+/// [`ProtocolCounts`] of one moment, and of all threads when added up.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct ProtocolTotals {
+    pub(super) took: [[u64; BUCKETS]; 2],
+    pub(super) took_ns: u64,
+    pub(super) peeks: u64,
+    pub(super) bad_requests: u64,
+}
+
+impl Special {
+    pub(super) const ALL: [Special; 3] = [Special::Override, Special::Throttle, Special::Other];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Special::Override => "override",
+            Special::Throttle => "cl.throttle",
+            Special::Other => "other",
+        }
+    }
+}
+
+impl Default for Shard {
+    fn default() -> Shard {
+        Shard { rules: Chunked::new(), specials: array::from_fn(|_| RuleCounts::default()), protocols: array::from_fn(|_| ProtocolCounts::default()) }
+    }
+}
+
+impl Shard {
+    /// The counters of a rule, unless there are too many rules.
+    #[inline]
+    pub(super) fn rule(&self, id: RuleId) -> Option<&RuleCounts> {
+        self.rules.at(id.index())
+    }
+
+    pub(super) fn rules(&self) -> impl Iterator<Item = (usize, RuleTotals)> {
+        self.rules.iter().filter(|(_, counts)| !counts.is_unused()).map(|(index, counts)| (index, counts.read()))
+    }
+
+    #[inline]
+    pub(super) fn special(&self, special: Special) -> &RuleCounts {
+        &self.specials[special as usize]
+    }
+
+    #[inline]
+    pub(super) fn protocol(&self, protocol: Protocol) -> &ProtocolCounts {
+        &self.protocols[protocol as usize]
+    }
+}
+
+impl RuleCounts {
+    #[inline]
+    pub(super) fn is_unused(&self) -> bool {
+        self.met_at.load(Ordering::Relaxed) == 0
+    }
+
+    #[inline]
+    pub(super) fn observe(&self, answer: Answer) {
+        let outcome = match (answer.is_over, answer.counts) {
+            (false, _) => &self.allowed,
+            (true, true) => &self.denied,
+            (true, false) => &self.shadow_denied,
+        };
+        outcome.fetch_add(1, Ordering::Relaxed);
+        if answer.is_near && !answer.is_over {
+            let near = if answer.counts { &self.near_limit } else { &self.shadow_near_limit };
+            near.fetch_add(1, Ordering::Relaxed);
+        }
+        self.remaining.store(answer.remaining, Ordering::Relaxed);
+        self.met_at.store(answer.now.ticks().max(1), Ordering::Relaxed);
+    }
+
+    pub(super) fn read(&self) -> RuleTotals {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        RuleTotals {
+            allowed: read(&self.allowed),
+            denied: read(&self.denied),
+            shadow_denied: read(&self.shadow_denied),
+            near_limit: read(&self.near_limit),
+            shadow_near_limit: read(&self.shadow_near_limit),
+            remaining: read(&self.remaining),
+            met_at: read(&self.met_at),
+        }
+    }
+}
+
+impl RuleTotals {
+    pub(super) fn is_unused(&self) -> bool {
+        self.met_at == 0
+    }
+
+    /// Adds what another thread has counted. Of what remains, the newest counts.
+    pub(super) fn add(&mut self, other: &RuleTotals) {
+        self.allowed += other.allowed;
+        self.denied += other.denied;
+        self.shadow_denied += other.shadow_denied;
+        self.near_limit += other.near_limit;
+        self.shadow_near_limit += other.shadow_near_limit;
+        if other.met_at >= self.met_at {
+            (self.remaining, self.met_at) = (other.remaining, other.met_at);
+        }
+    }
+}
+
+impl ProtocolCounts {
+    #[inline]
+    pub(super) fn observe(&self, allowed: bool, took: Span) {
+        let bucket = BUCKET_ENDS_NS.partition_point(|end_ns| *end_ns < took.ticks());
+        self.took[usize::from(allowed)][bucket].fetch_add(1, Ordering::Relaxed);
+        self.took_ns.fetch_add(took.ticks(), Ordering::Relaxed);
+    }
+
+    pub(super) fn observe_peek(&self) {
+        self.peeks.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn observe_bad_request(&self) {
+        self.bad_requests.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn add_to(&self, totals: &mut ProtocolTotals) {
+        let add = |total: &mut u64, counter: &AtomicU64| *total += counter.load(Ordering::Relaxed);
+        for (totals, counters) in totals.took.iter_mut().flatten().zip(self.took.iter().flatten()) {
+            add(totals, counters);
+        }
+        add(&mut totals.took_ns, &self.took_ns);
+        add(&mut totals.peeks, &self.peeks);
+        add(&mut totals.bad_requests, &self.bad_requests);
+    }
+}

@@ -1,0 +1,5 @@
+//! One module per protocol: bytes to requests, verdicts to bytes.
+
+pub(crate) mod http;
+pub(crate) mod resp;
+pub(crate) mod rls;

@@ -1,0 +1,224 @@
+//! A verdict as JSON. One body serves those who ask and, if they are turned away, those on whose behalf they asked.
+
+use std::time::Duration;
+
+use serde::{Serialize, Serializer};
+use tollgate::core::{Outcome, Span, Tick};
+use tollgate::policy::PlacedLimit;
+use tollgate::{Force, Lease, Ruling, Status, Verdict};
+
+use crate::headers::{Advice, window};
+
+/// The rule of a limit that came with the request.
+const OWN_LIMIT_RULE: &str = "override";
+
+/// The answer to `/v1/check` and its kin.
+#[derive(Debug, Serialize)]
+struct Answer<'a> {
+    allowed: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    code: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<String>,
+    limit: Option<u64>,
+    remaining: Option<u64>,
+    retry_after: Option<Seconds>,
+    reset_at: Option<u64>,
+    quota: Option<u64>,
+    window: Option<Seconds>,
+    scope: Option<&'a str>,
+    /// How long to hold the request back before letting it through.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    wait: Option<Seconds>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lease: Option<LeaseGiven>,
+    decisions: Vec<LimitAnswer<'a>>,
+}
+
+/// What was given to be held: `null`, where there was nothing to hold.
+#[derive(Debug, Serialize)]
+struct LeaseGiven(Option<String>);
+
+/// What one limit has said.
+#[derive(Debug, Serialize)]
+struct LimitAnswer<'a> {
+    /// Which of the descriptors, counted from 0, met it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    descriptor: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    domain: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    policy: Option<&'a str>,
+    rule: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<&'a str>,
+    title: &'a str,
+    enforcement: &'static str,
+    allowed: bool,
+    cost: u64,
+    limit: u64,
+    remaining: u64,
+    quota: u64,
+    window: Option<Seconds>,
+    retry_after: Option<Seconds>,
+    reset_after: Option<Seconds>,
+}
+
+/// What those are told who are turned away.
+#[derive(Debug, Serialize)]
+struct Denial<'a> {
+    code: &'static str,
+    message: String,
+    retry_after: Option<Seconds>,
+    limit: Option<u64>,
+    quota: Option<u64>,
+    window: Option<Seconds>,
+    scope: Option<&'a str>,
+}
+
+/// A length of time in seconds: whole microseconds, rounded up, so that nobody comes too early.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Seconds {
+    microseconds: u64,
+}
+
+/// The body of an answer. It says what there is to hold if that was asked for.
+pub(super) fn body(verdict: &Verdict) -> String {
+    json(&answer(verdict))
+}
+
+/// The body of an answer to somebody who wants to hold something.
+pub(super) fn body_with_lease(verdict: &Verdict, lease: Option<&Lease>) -> String {
+    let lease = Some(LeaseGiven(lease.map(Lease::to_string)));
+    json(&Answer { lease, ..answer(verdict) })
+}
+
+/// What those are told who are turned away by a proxy that asked for them.
+pub(crate) fn denial_body(verdict: &Verdict) -> String {
+    json(&denial(verdict))
+}
+
+fn json(value: &impl Serialize) -> String {
+    // Numbers and strings in structs: that cannot fail.
+    serde_json::to_string(value).unwrap_or_default()
+}
+
+fn answer(verdict: &Verdict) -> Answer<'_> {
+    let Denial { code, message, retry_after, limit, quota, window, scope } = denial(verdict);
+    let advice = Advice::of(verdict);
+    let is_denied = !verdict.allowed();
+    Answer {
+        allowed: verdict.allowed(),
+        code: is_denied.then_some(code),
+        message: is_denied.then_some(message),
+        limit,
+        remaining: advice.map(|advice| advice.ruling().decision.remaining),
+        retry_after,
+        reset_at: advice.and_then(|advice| advice.moment_s()),
+        quota,
+        window,
+        scope,
+        wait: Some(verdict.wait()).filter(|wait| !is_denied && *wait > Span::ZERO).map(Seconds::from),
+        lease: None,
+        decisions: limit_answers(verdict),
+    }
+}
+
+fn denial(verdict: &Verdict) -> Denial<'_> {
+    let advice = Advice::of(verdict);
+    let ruling = advice.map(|advice| advice.ruling());
+    let (code, message) = advice.map_or(("rate_limited", String::new()), |advice| reason(&advice));
+    Denial {
+        code,
+        message,
+        retry_after: advice.and_then(|advice| advice.retry_after()).map(Seconds::from),
+        limit: ruling.map(|ruling| ruling.decision.limit),
+        quota: ruling.map(|ruling| ruling.units),
+        window: ruling.and_then(window).map(Seconds::from),
+        scope: advice.map(|advice| advice.title()),
+    }
+}
+
+/// Why a request was denied: for programs, and for people.
+fn reason(advice: &Advice<'_>) -> (&'static str, String) {
+    let (title, ruling) = (advice.title(), advice.ruling());
+    let limit = ruling.decision.limit;
+    match ruling.decision.outcome {
+        Outcome::Never if limit == 0 => ("blocked", format!("\"{title}\" lets nothing through")),
+        Outcome::Never => {
+            let cost = ruling.cost;
+            ("cost_above_limit", format!("a cost of {cost} can never pass \"{title}\", which holds at most {limit}"))
+        }
+        Outcome::Busy => {
+            ("too_many_at_once", format!("\"{title}\" lets {limit} be at it at once: try again when one is done"))
+        }
+        Outcome::NotNow { .. } | Outcome::Allowed { .. } => {
+            let seconds = advice.retry_after_s().unwrap_or(0);
+            let unit = if seconds == 1 { "second" } else { "seconds" };
+            ("rate_limited", format!("too many requests for \"{title}\": try again in {seconds} {unit}"))
+        }
+    }
+}
+
+fn limit_answers(verdict: &Verdict) -> Vec<LimitAnswer<'_>> {
+    let ranges = verdict.statuses().iter().enumerate().filter_map(|(descriptor, status)| match status {
+        Status::Limited(range) => Some((descriptor, range.clone())),
+        Status::NoLimit | Status::Unlimited => None,
+    });
+    ranges
+        .flat_map(|(descriptor, range)| {
+            verdict.rulings()[range].iter().map(move |ruling| limit_answer(verdict, descriptor, ruling))
+        })
+        .collect()
+}
+
+fn limit_answer<'a>(verdict: &'a Verdict, descriptor: usize, ruling: &Ruling) -> LimitAnswer<'a> {
+    let place = verdict.place(ruling);
+    let policy = place.filter(|place| place.domain().is_empty());
+    LimitAnswer {
+        descriptor: policy.is_none().then_some(descriptor),
+        domain: place.map(|place| place.domain()).filter(|domain| !domain.is_empty()),
+        policy: policy.map(|place| place.path()),
+        rule: place.map_or(OWN_LIMIT_RULE, |place| place.path()),
+        name: verdict.limit(ruling).and_then(PlacedLimit::name),
+        title: verdict.title(ruling),
+        enforcement: match ruling.force {
+            Force::Enforced => "enforced",
+            Force::Quota => "quota",
+            Force::Shadow => "shadow",
+        },
+        allowed: !ruling.is_over(),
+        cost: ruling.cost,
+        limit: ruling.decision.limit,
+        remaining: ruling.decision.remaining,
+        quota: ruling.units,
+        window: window(ruling).map(Seconds::from),
+        retry_after: ruling.decision.retry_after().map(Seconds::from),
+        reset_after: ruling.decision.reset_after.map(Seconds::from),
+    }
+}
+
+impl From<Duration> for Seconds {
+    fn from(duration: Duration) -> Seconds {
+        let microseconds = duration.as_nanos().div_ceil(1_000);
+        Seconds { microseconds: u64::try_from(microseconds).unwrap_or(u64::MAX) }
+    }
+}
+
+impl From<Span> for Seconds {
+    fn from(span: Span) -> Seconds {
+        Seconds::from(Tick::NANOSECOND.duration(span))
+    }
+}
+
+impl Serialize for Seconds {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        const PER_SECOND: u64 = 1_000_000;
+        if self.microseconds.is_multiple_of(PER_SECOND) {
+            return serializer.serialize_u64(self.microseconds / PER_SECOND);
+        }
+        // Exact: the longest span has fewer microseconds than a double has digits.
+        #[allow(clippy::cast_precision_loss)]
+        serializer.serialize_f64(self.microseconds as f64 / 1e6)
+    }
+}

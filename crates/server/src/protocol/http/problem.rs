@@ -1,0 +1,105 @@
+//! Why a request has no answer, and how HTTP says so. The one place where errors become responses.
+
+use axum::response::{IntoResponse, Response};
+use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderValue, StatusCode};
+use serde::Serialize;
+use thiserror::Error;
+use tollgate::RequestError;
+
+use super::JSON;
+
+/// Messages repeat what was sent. What is longer is cut.
+const MESSAGE_CHARACTERS_MAX: usize = 512;
+
+/// How soon rules may be loaded.
+const NOT_LOADED_RETRY_S: u64 = 1;
+
+/// Why a request has no answer.
+#[derive(Debug, Error)]
+pub(super) enum Problem {
+    /// What was sent is wrong.
+    #[error("{0}")]
+    BadRequest(String),
+    /// There is no such policy.
+    #[error("{0}")]
+    UnknownPolicy(String),
+    /// More than anybody needs.
+    #[error("the body is larger than {max} bytes: ask about less at once")]
+    BodyTooLarge {
+        /// What is taken.
+        max: usize,
+    },
+    /// The sender went away, or broke the protocol.
+    #[error("the body could not be read: {0}")]
+    Unreadable(axum::Error),
+    /// Too early.
+    #[error("no rules are loaded yet: try again in a moment")]
+    NotLoaded,
+    /// Nothing here.
+    #[error("there is nothing at this path; {0}")]
+    NotFound(&'static str),
+    /// The wrong verb.
+    #[error("this path takes another method: see the Allow header")]
+    MethodNotAllowed,
+}
+
+/// How a problem is told.
+#[derive(Debug, Serialize)]
+struct Told<'a> {
+    error: Details<'a>,
+}
+
+#[derive(Debug, Serialize)]
+struct Details<'a> {
+    code: &'a str,
+    message: &'a str,
+}
+
+impl Problem {
+    pub(super) fn bad_request(message: impl Into<String>) -> Problem {
+        Problem::BadRequest(message.into())
+    }
+
+    fn status_and_code(&self) -> (StatusCode, &'static str) {
+        match self {
+            Problem::BadRequest(_) | Problem::Unreadable(_) => (StatusCode::BAD_REQUEST, "bad_request"),
+            Problem::UnknownPolicy(_) => (StatusCode::NOT_FOUND, "unknown_policy"),
+            Problem::BodyTooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, "body_too_large"),
+            Problem::NotLoaded => (StatusCode::SERVICE_UNAVAILABLE, "not_loaded"),
+            Problem::NotFound(_) => (StatusCode::NOT_FOUND, "not_found"),
+            Problem::MethodNotAllowed => (StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed"),
+        }
+    }
+}
+
+impl From<RequestError> for Problem {
+    fn from(error: RequestError) -> Problem {
+        match error {
+            RequestError::NoDomain => Problem::bad_request("`domain` is empty: say whose rules are meant"),
+            RequestError::NoDescriptors => Problem::bad_request(
+                r#"`descriptors` is empty: add at least one, such as {"entries": [{"key": "...", "value": "..."}]}"#,
+            ),
+            RequestError::NotLoaded => Problem::NotLoaded,
+            RequestError::UnknownPolicy { .. } => Problem::UnknownPolicy(error.to_string()),
+            RequestError::UnknownUnit { .. }
+            | RequestError::UnknownTier { .. }
+            | RequestError::NothingToHold => Problem::bad_request(error.to_string()),
+        }
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let (status, code) = self.status_and_code();
+        let message: String = self.to_string().chars().take(MESSAGE_CHARACTERS_MAX).collect();
+        let told = Told { error: Details { code, message: &message } };
+        // Two strings in two objects: that cannot fail.
+        let body = serde_json::to_string(&told).unwrap_or_default();
+        let mut response = (status, [(CONTENT_TYPE, JSON)], body).into_response();
+        if matches!(self, Problem::NotLoaded) {
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(NOT_LOADED_RETRY_S));
+        }
+        response
+    }
+}

@@ -1,0 +1,174 @@
+//! The bodies of `/v1/check` and its kin: JSON in, a question to the gate out.
+//!
+//! There are two ways to ask: with the descriptors of a domain, or with a key under a named policy. They are told apart by
+//! their fields. Nothing is guessed: a misspelt field would otherwise mean that a limit silently does not apply.
+
+mod shape;
+
+use std::borrow::Cow;
+use std::ops::Deref;
+
+use serde::Deserialize;
+use tollgate::policy::Entry;
+use tollgate::{Descriptor, OwnLimit, Request, Subject};
+
+use self::shape::{Count, Object, TimeUnit, UpTo, read};
+use super::problem::Problem;
+
+/// At most so many descriptors in one request.
+pub(super) const DESCRIPTORS_MAX: usize = 128;
+/// At most so many entries in one descriptor.
+pub(super) const ENTRIES_MAX: usize = 32;
+
+/// What to send, for those who have sent something else.
+const HOW_TO_ASK: &str = r#"send {"policy": "...", "key": "..."} or {"domain": "...", "descriptors": [{"entries": [{"key": "...", "value": "..."}]}]}"#;
+
+/// A body, as it is written. `S` is its kind of string: borrowed where all is well; owned where it is read again only to find
+/// out what is wrong.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Fields<S> {
+    domain: Option<S>,
+    descriptors: Option<UpTo<DESCRIPTORS_MAX, Object<DescriptorFields<S>>>>,
+    hits_addend: Option<Count>,
+    policy: Option<S>,
+    key: Option<S>,
+    cost: Option<Count>,
+    tier: Option<S>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DescriptorFields<S> {
+    entries: UpTo<ENTRIES_MAX, Object<EntryFields<S>>>,
+    hits_addend: Option<Count>,
+    is_negative_hits: Option<bool>,
+    limit: Option<Object<LimitFields>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct EntryFields<S> {
+    key: S,
+    value: S,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LimitFields {
+    requests_per_unit: Count,
+    unit: TimeUnit,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LeaseFields<S> {
+    // Required, but `null` is what /v1/acquire gives to those who have nothing to hold.
+    #[serde(deserialize_with = "Option::deserialize", bound(deserialize = "S: Deserialize<'de>"))]
+    lease: Option<S>,
+}
+
+/// A string of the body, copied only if it has escapes in it.
+#[derive(Debug, Deserialize)]
+#[serde(transparent)]
+struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+
+impl Deref for Text<'_> {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+/// A well-formed question.
+#[derive(Debug)]
+pub(super) struct Question<'a>(Asked<'a>);
+
+#[derive(Debug)]
+enum Asked<'a> {
+    Descriptors { domain: Text<'a>, descriptors: Vec<Object<DescriptorFields<Text<'a>>>>, cost: u64 },
+    Policy { policy: Text<'a>, key: Text<'a>, tier: Option<Text<'a>>, cost: u64 },
+}
+
+impl<'a> Question<'a> {
+    /// Reads a body.
+    pub(super) fn read(body: &'a [u8]) -> Result<Question<'a>, Problem> {
+        let fields = read::<Fields<Text<'a>>, Fields<String>>(body, HOW_TO_ASK)?;
+        let by_policy = fields.policy.is_some() || fields.key.is_some() || fields.tier.is_some();
+        let by_domain = fields.domain.is_some() || fields.descriptors.is_some();
+        match (by_policy || fields.cost.is_some(), by_domain || fields.hits_addend.is_some()) {
+            (true, true) => Err(Problem::bad_request(format!(
+                "`policy`, `key`, `cost` and `tier` do not go with `domain`, `descriptors` and `hits_addend`: {HOW_TO_ASK}"
+            ))),
+            (false, false) => Err(Problem::bad_request(format!("there is no question in the body: {HOW_TO_ASK}"))),
+            (true, false) => {
+                let policy = required(fields.policy, "policy", "the name of a policy")?;
+                let key = required(fields.key, "key", "whom to count, such as a user or an address")?;
+                let cost = fields.cost.map_or(1, |cost| cost.0);
+                Ok(Question(Asked::Policy { policy, key, tier: fields.tier, cost }))
+            }
+            (false, true) => {
+                let domain = required(fields.domain, "domain", "the domain of the rules")?;
+                let example = r#"a list such as [{"entries": [{"key": "...", "value": "..."}]}]"#;
+                let descriptors = required(fields.descriptors, "descriptors", example)?.0;
+                // As with Envoy, nothing and zero both mean one.
+                let cost = fields.hits_addend.map_or(1, |addend| addend.0.max(1));
+                Ok(Question(Asked::Descriptors { domain, descriptors, cost }))
+            }
+        }
+    }
+
+    /// Hands the question over in the words of the engine.
+    pub(super) fn ask<R>(&self, peek: bool, ask: impl FnOnce(&Request<'_>) -> R) -> R {
+        match &self.0 {
+            Asked::Policy { policy, key, tier, cost } => {
+                let subject = Subject::Policy { name: policy, key: key.as_bytes(), tier: tier.as_deref() };
+                ask(&Request { subject, cost: *cost, peek })
+            }
+            Asked::Descriptors { domain, descriptors, cost } => {
+                let entries: Vec<Entry<'_>> = descriptors
+                    .iter()
+                    .flat_map(|descriptor| &descriptor.0.entries.0)
+                    .map(|entry| (&*entry.0.key, &*entry.0.value))
+                    .collect();
+                let mut rest = entries.as_slice();
+                let descriptors: Vec<Descriptor<'_>> = descriptors
+                    .iter()
+                    .map(|Object(fields)| {
+                        let (entries, after) = rest.split_at(fields.entries.0.len());
+                        rest = after;
+                        fields.descriptor(entries)
+                    })
+                    .collect();
+                let subject = Subject::Descriptors { domain, descriptors: &descriptors };
+                ask(&Request { subject, cost: *cost, peek })
+            }
+        }
+    }
+}
+
+impl<S> DescriptorFields<S> {
+    fn descriptor<'a>(&self, entries: &'a [Entry<'a>]) -> Descriptor<'a> {
+        Descriptor {
+            entries,
+            cost: self.hits_addend.map(|addend| addend.0),
+            refund: self.is_negative_hits.unwrap_or(false),
+            limit: self.limit.as_ref().map(|Object(limit)| OwnLimit {
+                requests_per_unit: limit.requests_per_unit.0,
+                unit: Some(limit.unit.0),
+            }),
+        }
+    }
+}
+
+/// The lease in a body of `/v1/release`. None, if there was nothing to hold.
+pub(super) fn read_lease(body: &[u8]) -> Result<Option<Cow<'_, str>>, Problem> {
+    let how = r#"send {"lease": "..."} with the `lease` that /v1/acquire gave"#;
+    let fields = read::<LeaseFields<Text<'_>>, LeaseFields<String>>(body, how)?;
+    Ok(fields.lease.map(|lease| lease.0))
+}
+
+fn required<T>(field: Option<T>, name: &str, what: &str) -> Result<T, Problem> {
+    field.ok_or_else(|| Problem::bad_request(format!("`{name}` is missing: add {what}")))
+}

@@ -1,0 +1,154 @@
+//! JSON of a given shape, and a good word on every other.
+//!
+//! serde's derived readers are lenient where it hurts (a list passes for an object) and terse about it. The types here are strict, say
+//! what they expect, and have bounds.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::str;
+
+use axum::Json;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{DeserializeOwned, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde::Deserialize;
+use tollgate::policy::Unit;
+
+use crate::protocol::http::problem::Problem;
+
+/// An object, and nothing that could be read as one.
+#[derive(Debug)]
+pub(super) struct Object<T>(pub(super) T);
+
+/// A list of at most so many.
+#[derive(Debug)]
+pub(super) struct UpTo<const MAX: usize, T>(pub(super) Vec<T>);
+
+/// A number of units.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Count(pub(super) u64);
+
+/// A unit of time by its name.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TimeUnit(pub(super) Unit);
+
+/// Reads a body as `T`. If that fails it is read again as `Owned`, the same with strings of its own, to find out where:
+/// keeping track of that while reading would slow down those who ask rightly.
+pub(super) fn read<'a, T, Owned>(body: &'a [u8], how: &str) -> Result<T, Problem>
+where
+    T: Deserialize<'a>,
+    Owned: DeserializeOwned,
+{
+    match serde_json::from_slice::<Object<T>>(body) {
+        Ok(Object(fields)) => Ok(fields),
+        Err(error) => Err(explain::<Owned>(body, &error, how)),
+    }
+}
+
+#[cold]
+fn explain<Owned: DeserializeOwned>(body: &[u8], error: &serde_json::Error, how: &str) -> Problem {
+    if body.trim_ascii().is_empty() {
+        return Problem::bad_request(format!("the body is empty: {how}"));
+    }
+    if let Err(error) = str::from_utf8(body) {
+        let at = error.valid_up_to();
+        return Problem::bad_request(format!("the body is not UTF-8 from byte {at} on: {how}"));
+    }
+    if !error.is_data() {
+        return Problem::bad_request(format!("the body is not JSON: {error}; {how}"));
+    }
+    // The same error once more, with the path of the field in front.
+    let placed = Json::<Object<Owned>>::from_bytes(body).err().map(|rejection| rejection.body_text());
+    match placed.as_deref().and_then(|text| text.split_once(": ")) {
+        Some((_, placed)) => Problem::bad_request(placed),
+        None => Problem::bad_request(error.to_string()),
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Object<T>, D::Error> {
+        struct OfObject<T>(PhantomData<T>);
+
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for OfObject<T> {
+            type Value = Object<T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Object<T>, A::Error> {
+                T::deserialize(MapAccessDeserializer::new(map)).map(Object)
+            }
+        }
+
+        deserializer.deserialize_map(OfObject(PhantomData))
+    }
+}
+
+impl<'de, const MAX: usize, T: Deserialize<'de>> Deserialize<'de> for UpTo<MAX, T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<UpTo<MAX, T>, D::Error> {
+        struct OfList<const MAX: usize, T>(PhantomData<T>);
+
+        impl<'de, const MAX: usize, T: Deserialize<'de>> Visitor<'de> for OfList<MAX, T> {
+            type Value = UpTo<MAX, T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "a list of at most {MAX}")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<UpTo<MAX, T>, A::Error> {
+                let mut items = Vec::new();
+                while let Some(item) = list.next_element()? {
+                    if items.len() == MAX {
+                        return Err(A::Error::custom(format_args!("more than {MAX} in this list")));
+                    }
+                    items.push(item);
+                }
+                Ok(UpTo(items))
+            }
+        }
+
+        deserializer.deserialize_seq(OfList(PhantomData))
+    }
+}
+
+impl<'de> Deserialize<'de> for Count {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Count, D::Error> {
+        struct OfNumber;
+
+        impl Visitor<'_> for OfNumber {
+            type Value = Count;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "a whole number from 0 to {}", u64::MAX)
+            }
+
+            fn visit_u64<E: Error>(self, number: u64) -> Result<Count, E> {
+                Ok(Count(number))
+            }
+        }
+
+        deserializer.deserialize_u64(OfNumber)
+    }
+}
+
+impl<'de> Deserialize<'de> for TimeUnit {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<TimeUnit, D::Error> {
+        struct OfName;
+
+        impl Visitor<'_> for OfName {
+            type Value = TimeUnit;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "one of {}", Unit::ALL.map(Unit::name).join(", "))
+            }
+
+            /// Also in capitals, as protobuf's JSON writes them.
+            fn visit_str<E: Error>(self, name: &str) -> Result<TimeUnit, E> {
+                let unit = Unit::ALL.into_iter().find(|unit| unit.name().eq_ignore_ascii_case(name));
+                unit.map(TimeUnit).ok_or_else(|| E::invalid_value(serde::de::Unexpected::Str(name), &self))
+            }
+        }
+
+        deserializer.deserialize_str(OfName)
+    }
+}

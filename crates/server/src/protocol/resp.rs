@@ -1,0 +1,23 @@
+//! RESP: what Redis clients speak.
+//!
+//! Whoever calls redis-cell, or a script of their own, changes an address and nothing else. [`frame`] turns bytes into commands,
+//! [`command`] asks the gate, [`reply`] turns answers into bytes, and [`connection`] keeps the buffers between them bounded.
+
+mod command;
+mod connection;
+mod frame;
+mod reply;
+#[cfg(test)]
+mod testing;
+
+use std::sync::Arc;
+
+use tokio::net::TcpStream;
+
+use crate::drain::Drain;
+use crate::gate::Gate;
+
+/// Serves one connection until it closes, breaks the protocol, or the server stops.
+pub(crate) async fn serve(stream: TcpStream, gate: Arc<Gate>, drain: Drain) {
+    connection::run(stream, &gate, drain).await;
+}

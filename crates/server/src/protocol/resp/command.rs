@@ -1,0 +1,106 @@
+//! Commands: which there are, who runs them, and what is said of those that do not exist.
+
+mod about;
+mod client;
+mod policy;
+mod table;
+#[cfg(test)]
+mod tests;
+mod throttle;
+
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::frame::Arguments;
+use super::reply::{Replies, Version};
+use crate::gate::Gate;
+
+/// How much of an unknown command, and of its arguments, is shown to whoever sent it.
+const SHOWN_BYTES_MAX: usize = 128;
+
+/// Gives every connection a number of its own.
+static LAST_ID: AtomicU64 = AtomicU64::new(0);
+
+/// What is known of a client between its commands.
+pub(super) struct Session<'g> {
+    gate: &'g Gate,
+    id: u64,
+    name: Vec<u8>,
+    is_over: bool,
+}
+
+impl<'g> Session<'g> {
+    pub(super) fn new(gate: &'g Gate) -> Session<'g> {
+        // Relaxed: numbers need to differ, and order nothing.
+        let id = LAST_ID.fetch_add(1, Ordering::Relaxed) + 1;
+        Session { gate, id, name: Vec::new(), is_over: false }
+    }
+
+    /// Whether the connection is to be closed.
+    pub(super) fn is_over(&self) -> bool {
+        self.is_over
+    }
+
+    /// Forgets what the client has told about itself.
+    fn reset(&mut self, replies: &mut Replies) {
+        self.name = Vec::new();
+        replies.set_version(Version::default());
+    }
+}
+
+/// Runs one command and adds its answer. An empty line has none.
+pub(super) fn run(session: &mut Session<'_>, arguments: Arguments<'_>, replies: &mut Replies) {
+    let Some(name) = arguments.get(0) else { return };
+    match table::find(name) {
+        Some(command) if command.takes(arguments.len()) => (command.run)(session, arguments, replies),
+        Some(command) => wrong_number(command.name, replies),
+        None if is_http(name) => {
+            // A browser can be made to send commands in the body of a request: nothing of it may be run.
+            tracing::debug!("a client speaks HTTP to the RESP listener");
+            session.is_over = true;
+        }
+        None => unknown(name, arguments, replies),
+    }
+}
+
+fn is_http(name: &[u8]) -> bool {
+    name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:")
+}
+
+fn unknown(name: &[u8], arguments: Arguments<'_>, replies: &mut Replies) {
+    let mut beginning = String::new();
+    for argument in arguments.from(1) {
+        if beginning.len() >= SHOWN_BYTES_MAX {
+            break;
+        }
+        let left_bytes = SHOWN_BYTES_MAX - beginning.len();
+        let _ = write!(beginning, "'{}' ", shown(argument, left_bytes)); // A string takes everything.
+    }
+    let name = shown(name, SHOWN_BYTES_MAX);
+    replies.error(format_args!("ERR unknown command '{name}', with args beginning with: {beginning}"));
+}
+
+/// The beginning of what a client has sent, as it can be shown.
+fn shown(bytes: &[u8], bytes_max: usize) -> std::slice::EscapeAscii<'_> {
+    bytes[..bytes.len().min(bytes_max)].escape_ascii()
+}
+
+fn wrong_number(command: &str, replies: &mut Replies) {
+    replies.error(format_args!("ERR wrong number of arguments for '{command}' command"));
+}
+
+/// What is said of the second word of a command, if there is no such.
+fn unknown_subcommand(command: &str, subcommand: &[u8], replies: &mut Replies) {
+    let subcommand = shown(subcommand, SHOWN_BYTES_MAX);
+    replies.error(format_args!("ERR unknown subcommand '{subcommand}'. Try COMMAND DOCS {command}."));
+}
+
+/// A number as it is written in an argument.
+fn number<N: std::str::FromStr>(argument: &[u8]) -> Option<N> {
+    std::str::from_utf8(argument).ok()?.parse().ok()
+}
+
+/// A number as an answer has it. Larger ones than fit are cut.
+fn integer(number: impl TryInto<i64>) -> i64 {
+    number.try_into().unwrap_or(i64::MAX)
+}

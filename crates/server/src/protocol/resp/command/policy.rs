@@ -1,0 +1,120 @@
+//! `TG.CHECK`, `TG.PEEK`, `TG.ACQUIRE policy key [cost] [TIER name]` and `TG.RELEASE lease`: named policies over RESP.
+//!
+//! Five integers come back: allowed (1 or 0), the limit, what remains, and in milliseconds how long to wait and when all is back.
+//! Who is allowed waits before going on: 0, unless the limit is a queue. Who is denied waits before asking again: -1 if that is
+//! never, or nobody knows. Where nothing limits, limit and remaining are -1. An acquired lease is a sixth element.
+
+use std::str::from_utf8;
+
+use thiserror::Error;
+use tollgate::core::Span;
+use tollgate::{Lease, NotALease, Request, RequestError, Subject, Verdict};
+
+use super::super::frame::Arguments;
+use super::super::reply::Replies;
+use super::{Session, integer, number};
+use crate::metrics::Protocol;
+
+const NANOSECONDS_PER_MILLISECOND: u64 = 1_000_000;
+/// How many integers an answer has.
+const ANSWER_LENGTH: usize = 5;
+
+/// Why a call has no answer.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+enum BadCall {
+    #[error("cost must be a whole number from 0 to {}", u64::MAX)]
+    Cost,
+    #[error("the name of a {what} must be UTF-8 text")]
+    NotText { what: &'static str },
+    #[error("syntax error: after the key comes [cost] [TIER name]")]
+    Syntax,
+    #[error(transparent)]
+    Lease(#[from] NotALease),
+    #[error(transparent)]
+    Request(#[from] RequestError),
+}
+
+pub(super) fn check(session: &mut Session<'_>, arguments: Arguments<'_>, replies: &mut Replies) {
+    let verdict = request(arguments).and_then(|request| decide(session, &request));
+    answer_or_error(verdict, replies, |verdict, replies| put(&verdict, ANSWER_LENGTH, replies));
+}
+
+pub(super) fn peek(session: &mut Session<'_>, arguments: Arguments<'_>, replies: &mut Replies) {
+    let verdict = request(arguments).and_then(|request| decide(session, &request.peek()));
+    answer_or_error(verdict, replies, |verdict, replies| put(&verdict, ANSWER_LENGTH, replies));
+}
+
+pub(super) fn acquire(session: &mut Session<'_>, arguments: Arguments<'_>, replies: &mut Replies) {
+    let held = request(arguments).and_then(|request| Ok(session.gate.acquire(&request, Protocol::Resp)?));
+    answer_or_error(held, replies, |(verdict, lease), replies| {
+        put(&verdict, ANSWER_LENGTH + 1, replies);
+        match lease {
+            Some(lease) => replies.bulk(lease.to_string().as_bytes()),
+            None => replies.nil(),
+        }
+    });
+}
+
+pub(super) fn release(session: &mut Session<'_>, arguments: Arguments<'_>, replies: &mut Replies) {
+    let text = from_utf8(arguments.get(1).unwrap_or_default());
+    let lease = text.map_err(|_| NotALease).and_then(str::parse::<Lease>).map_err(BadCall::from);
+    answer_or_error(lease, replies, |lease, replies| {
+        replies.integer(i64::from(session.gate.release(&lease)));
+    });
+}
+
+fn decide(session: &Session<'_>, request: &Request<'_>) -> Result<Verdict, BadCall> {
+    Ok(session.gate.decide(request, Protocol::Resp)?)
+}
+
+fn answer_or_error<T>(
+    result: Result<T, BadCall>,
+    replies: &mut Replies,
+    answer: impl FnOnce(T, &mut Replies),
+) {
+    match result {
+        Ok(value) => answer(value, replies),
+        Err(error) => replies.error(format_args!("ERR {error}")),
+    }
+}
+
+fn request(arguments: Arguments<'_>) -> Result<Request<'_>, BadCall> {
+    let name = text(arguments, 1, "policy")?;
+    let key = arguments.get(2).unwrap_or_default();
+    let is_tier = |index| arguments.get(index).is_some_and(|word| word.eq_ignore_ascii_case(b"tier"));
+    let (cost_at, tier_at) = match arguments.len() {
+        3 => (None, None),
+        4 => (Some(3), None),
+        5 if is_tier(3) => (None, Some(4)),
+        6 if is_tier(4) => (Some(3), Some(5)),
+        _ => return Err(BadCall::Syntax),
+    };
+    let cost = match cost_at {
+        Some(index) => arguments.get(index).and_then(number).ok_or(BadCall::Cost)?,
+        None => 1,
+    };
+    let tier = tier_at.map(|index| text(arguments, index, "tier")).transpose()?;
+    Ok(Request { subject: Subject::Policy { name, key, tier }, cost, peek: false })
+}
+
+fn text<'a>(arguments: Arguments<'a>, index: usize, what: &'static str) -> Result<&'a str, BadCall> {
+    from_utf8(arguments.get(index).unwrap_or_default()).map_err(|_| BadCall::NotText { what })
+}
+
+/// The answer, as the beginning of an array of so many elements.
+fn put(verdict: &Verdict, length: usize, replies: &mut Replies) {
+    let decision = verdict.tightest().map(|ruling| ruling.decision);
+    let wait = if verdict.allowed() { Some(verdict.wait()) } else { verdict.retry_after() };
+    let reset_after = decision.map_or(Some(Span::ZERO), |decision| decision.reset_after);
+    replies.array(length);
+    replies.integer(i64::from(verdict.allowed()));
+    replies.integer(decision.map_or(-1, |decision| integer(decision.limit)));
+    replies.integer(decision.map_or(-1, |decision| integer(decision.remaining)));
+    replies.integer(wait.map_or(-1, milliseconds));
+    replies.integer(reset_after.map_or(-1, milliseconds));
+}
+
+/// Rounded up: who comes back then is not too early.
+fn milliseconds(span: Span) -> i64 {
+    integer(span.ticks().div_ceil(NANOSECONDS_PER_MILLISECOND))
+}

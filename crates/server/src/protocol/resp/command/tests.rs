@@ -1,0 +1,202 @@
+//! Every command through a connection: what clients send, and what they get, byte by byte.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod clients;
+
+use super::super::testing::{PERIOD, gate, talk};
+use super::*;
+
+/// Sends lines over one connection and compares the answers, in which `|` stands for the end of a line and `ID` for the number that
+/// the connection has.
+async fn check(lines: &[&str], expected: &[&str]) {
+    let sent: String = lines.iter().map(|line| format!("{line}\r\n")).collect();
+    let received = talk(&gate(), sent.as_bytes()).await;
+    let received = received.escape_ascii().to_string().replace(r"\r\n", "|");
+    assert_eq!(without_id(&received), expected.concat(), "{lines:?}");
+}
+
+fn without_id(answers: &str) -> String {
+    const BEFORE: &str = "$2|id|:";
+    let mut parts = answers.split(BEFORE);
+    let first = parts.next().unwrap().to_owned();
+    parts.fold(first, |text, part| {
+        text + BEFORE + "ID" + part.trim_start_matches(|c: char| c.is_ascii_digit())
+    })
+}
+
+#[tokio::test]
+async fn throttle() {
+    check(
+        &[
+            "CL.THROTTLE k 1 1 4000000 1",
+            "cl.throttle k 1 1 4000000",
+            "Cl.Throttle k 1 1 4000000",
+            "CL.THROTTLE k 1 1 4000000 3",
+        ],
+        &[
+            "*5|:0|:2|:1|:-1|:4000000|",
+            "*5|:0|:2|:0|:-1|:8000000|",
+            "*5|:1|:2|:0|:4000000|:8000000|",
+            "*5|:1|:2|:0|:-1|:8000000|",
+        ],
+    )
+    .await;
+    check(&["CL.THROTTLE k 15 30 60 0"], &["*5|:0|:16|:16|:-1|:0|"]).await;
+    check(&[r#"CL.THROTTLE "\x00\xff" 15 30 60"#], &["*5|:0|:16|:15|:-1|:2|"]).await;
+    check(
+        &["CL.THROTTLE k 1 1", "CL.THROTTLE k 1 1 1 1 1", "CL.THROTTLE k 1 x 1"],
+        &[
+            "-ERR wrong number of arguments for \\'cl.throttle\\' command|",
+            "-ERR wrong number of arguments for \\'cl.throttle\\' command|",
+            "-ERR count must be a whole number from 1 to 9223372036854775807|",
+        ],
+    )
+    .await;
+}
+
+/// How long `small`, `queue` and `tiered` take to give back so many units.
+fn back_ms(units: u128) -> u128 {
+    PERIOD.as_millis() / 10 * units
+}
+
+#[tokio::test]
+async fn checks_policies() {
+    let (one, three) = (back_ms(1), back_ms(3));
+    check(
+        &["TG.CHECK small k", "tg.check small k 2", "TG.CHECK small k 4", "TG.CHECK small k 0"],
+        &[
+            &format!("*5|:1|:3|:2|:0|:{one}|"),
+            &format!("*5|:1|:3|:0|:0|:{three}|"),
+            &format!("*5|:0|:3|:0|:-1|:{three}|"),
+            &format!("*5|:1|:3|:0|:0|:{three}|"),
+        ],
+    )
+    .await;
+    check(&["TG.CHECK open k 18446744073709551615"], &["*5|:1|:-1|:-1|:0|:0|"]).await;
+}
+
+#[tokio::test]
+async fn a_denial_says_when_to_ask_again() {
+    // Some of it has come back already, so that the last digits are not known.
+    let received = talk(&gate(), b"TG.CHECK small k 3\r\nTG.CHECK small k\r\n").await;
+    let received = String::from_utf8(received).unwrap();
+    let second: Vec<i64> =
+        received.split("\r\n").skip(7).filter_map(|line| line.strip_prefix(':')?.parse().ok()).collect();
+    let [0, 3, 0, retry_after_ms, reset_after_ms] = second[..] else { panic!("{received}") };
+    let about = |ms: i64, expected: u128| (0..60_000).contains(&(i64::try_from(expected).unwrap() - ms));
+    assert!(about(retry_after_ms, back_ms(1)) && about(reset_after_ms, back_ms(3)), "{received}");
+}
+
+#[tokio::test]
+async fn peeks_at_policies() {
+    let one = back_ms(1);
+    check(
+        &["TG.PEEK small k 4", "TG.PEEK small k", "TG.PEEK small k", "TG.CHECK small k", "TG.PEEK small k 0"],
+        &[
+            "*5|:0|:3|:3|:-1|:0|",
+            "*5|:1|:3|:3|:0|:0|",
+            "*5|:1|:3|:3|:0|:0|",
+            &format!("*5|:1|:3|:2|:0|:{one}|"),
+            &format!("*5|:1|:3|:2|:0|:{one}|"),
+        ],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn a_queue_says_how_long_to_wait() {
+    let received = talk(&gate(), b"TG.CHECK queue k\r\nTG.CHECK queue k\r\n").await;
+    let received = String::from_utf8(received).unwrap();
+    let waits: Vec<u128> = received
+        .split("*5\r\n:1\r\n")
+        .skip(1)
+        .map(|answer| answer.split("\r\n:").nth(2).unwrap().parse().unwrap())
+        .collect();
+    assert_eq!(waits[0], 0);
+    assert!(waits[1] <= back_ms(1) && waits[1] + 60_000 > back_ms(1), "{waits:?}");
+}
+
+#[tokio::test]
+async fn tiers() {
+    let (two, five) = (back_ms(2), back_ms(5));
+    check(&["TG.CHECK tiered k 2 TIER gold"], &[&format!("*5|:1|:5|:3|:0|:{two}|")]).await;
+    check(&["TG.CHECK tiered k 5 tier gold"], &[&format!("*5|:1|:5|:0|:0|:{five}|")]).await;
+    check(&["TG.PEEK tiered k TIER gold", "TG.PEEK tiered k"], &["*5|:1|:5|:5|:0|:0|", "*5|:1|:2|:2|:0|:0|"])
+        .await;
+}
+
+#[tokio::test]
+async fn bad_questions_about_policies() {
+    check(
+        &[
+            "TG.CHECK nosuch k",
+            "TG.CHECK tiered k TIER lead",
+            "TG.CHECK small k -1",
+            "TG.CHECK small k 18446744073709551616",
+            "TG.CHECK small k 1 TIERS gold",
+            "TG.CHECK small k 1 TIER",
+            r#"TG.CHECK "\xff" k"#,
+            "TG.CHECK small",
+            "TG.PEEK small k 1 TIER gold x",
+        ],
+        &[
+            r#"-ERR unknown policy \"nosuch\"; it could be jobs, open, queue, small, tiered|"#,
+            r#"-ERR policy \"tiered\" has no tier \"lead\"; its tiers are gold|"#,
+            "-ERR cost must be a whole number from 0 to 18446744073709551615|",
+            "-ERR cost must be a whole number from 0 to 18446744073709551615|",
+            "-ERR syntax error: after the key comes [cost] [TIER name]|",
+            "-ERR syntax error: after the key comes [cost] [TIER name]|",
+            "-ERR the name of a policy must be UTF-8 text|",
+            r"-ERR wrong number of arguments for \'tg.check\' command|",
+            r"-ERR wrong number of arguments for \'tg.peek\' command|",
+        ],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn leases() {
+    let gate = gate();
+    let received = String::from_utf8(talk(&gate, b"TG.ACQUIRE jobs k\r\n").await).unwrap();
+    let lease = received.lines().last().unwrap();
+    assert!(received.starts_with("*6\r\n:1\r\n:1\r\n:0\r\n:0\r\n:-1\r\n$"), "{received}");
+    let again = talk(&gate, b"TG.ACQUIRE jobs k\r\nHELLO 3\r\nTG.ACQUIRE jobs k\r\n").await;
+    let again = String::from_utf8(again).unwrap();
+    assert!(again.starts_with("*6\r\n:0\r\n:1\r\n:0\r\n:-1\r\n:-1\r\n$-1\r\n%7"), "{again}");
+    assert!(again.ends_with("*6\r\n:0\r\n:1\r\n:0\r\n:-1\r\n:-1\r\n_\r\n"), "{again}");
+    let release = format!(
+        "TG.RELEASE {lease}\r\nTG.RELEASE {lease}\r\nTG.ACQUIRE jobs k 0\r\nTG.RELEASE xyz\r\nTG.ACQUIRE small k\r\n"
+    );
+    let released = String::from_utf8(talk(&gate, release.as_bytes()).await).unwrap();
+    assert_eq!(
+        released.replace("\r\n", "|"),
+        ":1|:0|*6|:1|:1|:1|:0|:-1|$-1|\
+         -ERR this is not a lease: send back the `lease` that was given, as it is|\
+         -ERR nothing to hold: no concurrency limit applies to this request|"
+    );
+}
+
+#[tokio::test]
+async fn without_rules_throttle_works_and_policies_say_why_they_do_not() {
+    let gate = Gate::new(crate::gate::GateSettings::default()).unwrap();
+    let received = talk(&gate, b"CL.THROTTLE k 1 1 1\r\nTG.CHECK a k\r\n").await;
+    let expected = "*5\r\n:0\r\n:2\r\n:1\r\n:-1\r\n:1\r\n-ERR no rate limit configuration loaded\r\n";
+    assert_eq!(received.escape_ascii().to_string(), expected.escape_default().to_string());
+}
+
+#[tokio::test]
+async fn unknown_commands() {
+    check(
+        &["FOO", r#"foo "a\nb" c"#],
+        &[
+            r"-ERR unknown command \'FOO\', with args beginning with: |",
+            r"-ERR unknown command \'foo\', with args beginning with: \'a\\nb\' \'c\' |",
+        ],
+    )
+    .await;
+    let long = format!("*3\r\n$1000\r\n{0}\r\n$1000\r\n{0}\r\n$1000\r\n{0}\r\n", "\n".repeat(1_000));
+    let received = talk(&gate(), long.as_bytes()).await;
+    let escaped = r"\n".repeat(SHOWN_BYTES_MAX);
+    let expected = format!("-ERR unknown command '{escaped}', with args beginning with: '{escaped}' \r\n");
+    assert_eq!(String::from_utf8(received).unwrap(), expected);
+}

@@ -1,0 +1,111 @@
+//! `CL.THROTTLE key max_burst count period [quantity]`, answered as redis-cell answers it.
+//!
+//! The caller brings its limit with every call: `count` units per `period` seconds, and `max_burst` more at once. Five integers come
+//! back: whether the call is limited, the limit, what remains, and in seconds when to try again (-1: now, or never) and when all is
+//! back. Seconds are rounded as redis-cell rounds them: up, but less than a millisecond counts as nothing.
+
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use thiserror::Error;
+use tollgate::core::{Decision, Limit, LimitError, Rate, Span, Tick, TokenBucket};
+
+use super::super::frame::Arguments;
+use super::super::reply::Replies;
+use super::{Session, integer, number};
+
+/// The longest period, and the longest time that a bucket may take to fill: 146 years.
+const SECONDS_MAX: u64 = Span::MAX.ticks() / 1_000_000_000;
+
+/// Why a call has no answer.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+enum BadCall {
+    #[error("{argument} must be a whole number from {least} to {most}")]
+    Number { argument: &'static str, least: u64, most: u64 },
+    #[error("count must be at most 1000000000 for every second of period, not {count} in {period} s")]
+    TooFast { count: u64, period: u64 },
+    #[error(
+        "max_burst is too large for this rate: max_burst + 1 units must come back within {SECONDS_MAX} seconds"
+    )]
+    TooLong,
+    #[error("{0}")]
+    Limit(LimitError),
+}
+
+/// What a caller asks for.
+#[derive(Clone, Debug, PartialEq)]
+struct Call<'a> {
+    key: &'a [u8],
+    limit: Limit,
+    quantity: u64,
+}
+
+pub(super) fn throttle(session: &mut Session<'_>, arguments: Arguments<'_>, replies: &mut Replies) {
+    match Call::read(arguments) {
+        Ok(call) => {
+            let decision = session.gate.throttle(call.key, &call.limit, call.quantity);
+            let answer = answer(&decision);
+            replies.array(answer.len());
+            for number in answer {
+                replies.integer(number);
+            }
+        }
+        Err(error) => replies.error(format_args!("ERR {error}")),
+    }
+}
+
+impl<'a> Call<'a> {
+    fn read(arguments: Arguments<'a>) -> Result<Call<'a>, BadCall> {
+        const INTEGER_MAX: u64 = i64::MAX.unsigned_abs(); // What redis-cell takes.
+        let max_burst = within(arguments, 2, "max_burst", 0, INTEGER_MAX)?;
+        let count = within(arguments, 3, "count", 1, INTEGER_MAX)?;
+        let period = within(arguments, 4, "period", 1, SECONDS_MAX)?;
+        let quantity =
+            if arguments.len() > 5 { within(arguments, 5, "quantity", 0, INTEGER_MAX)? } else { 1 };
+        let key = arguments.get(1).unwrap_or_default();
+        Ok(Call { key, limit: limit(max_burst, count, period)?, quantity })
+    }
+}
+
+fn within(
+    arguments: Arguments<'_>,
+    index: usize,
+    argument: &'static str,
+    least: u64,
+    most: u64,
+) -> Result<u64, BadCall> {
+    arguments
+        .get(index)
+        .and_then(number)
+        .filter(|number| (least..=most).contains(number))
+        .ok_or(BadCall::Number { argument, least, most })
+}
+
+fn limit(max_burst: u64, count: u64, period: u64) -> Result<Limit, BadCall> {
+    let why = |error| match error {
+        LimitError::TooFast { .. } => BadCall::TooFast { count, period },
+        LimitError::TooLong { .. } => BadCall::TooLong,
+        other => BadCall::Limit(other),
+    };
+    let period = Tick::NANOSECOND.span(Duration::from_secs(period)).map_err(why)?;
+    let rate = Rate::new(count, period).map_err(why)?;
+    Ok(TokenBucket::new(rate, max_burst + 1).map_err(why)?.reading_foreign_states().into())
+}
+
+fn answer(decision: &Decision) -> [i64; 5] {
+    [
+        i64::from(!decision.is_allowed()),
+        integer(decision.limit),
+        integer(decision.remaining),
+        decision.retry_after().map_or(-1, seconds),
+        decision.reset_after.map_or(-1, seconds),
+    ]
+}
+
+/// Whole seconds, as redis-cell rounds them.
+fn seconds(span: Span) -> i64 {
+    let duration = Tick::NANOSECOND.duration(span);
+    integer(duration.as_secs() + u64::from(duration.subsec_millis() > 0))
+}

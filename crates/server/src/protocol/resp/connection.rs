@@ -1,0 +1,153 @@
+//! One connection: reads, answers everything that it has read, writes all answers at once, and reads again.
+//!
+//! Clients send many commands without waiting. They are decided in one go between two system calls; and because nothing is read
+//! before the answers are written, a client that does not take its answers is not listened to any more, and holds no more memory
+//! than the bounds below.
+
+#[cfg(test)]
+mod tests;
+
+use std::io;
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+use super::command::{self, Session};
+use super::frame::Parser;
+use super::reply::Replies;
+use crate::drain::Drain;
+use crate::gate::Gate;
+
+/// Room for so much is made before every reading.
+const READ_BYTES: usize = 16 << 10;
+/// So many bytes of answers are written before more commands are looked at. The last answer may exceed it, by a command's length.
+const ANSWERS_BYTES_MAX: usize = 64 << 10;
+/// Longest buffer kept for the next commands: one huge command must not cost a megabyte for ever.
+const KEPT_BYTES_MAX: usize = 64 << 10;
+/// So much of what a client sends after breaking the protocol is taken from it: closing on unread bytes would destroy the error that
+/// is on its way to the client.
+const LINGER_BYTES_MAX: usize = 16 << 20;
+
+/// Serves one connection until it closes, breaks the protocol, or the server stops.
+pub(super) async fn run<S>(mut stream: S, gate: &Gate, mut drain: Drain)
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let mut connection = Connection::new(gate);
+    if let Err(error) = connection.serve(&mut stream, &mut drain).await {
+        tracing::debug!(%error, "a RESP connection broke off");
+    }
+}
+
+/// How a batch of commands ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Batch {
+    /// Everything that was read is answered.
+    Answered,
+    /// There are enough answers to write them first.
+    Full,
+    /// The client has asked to close.
+    Closed,
+    /// What comes next cannot be understood.
+    Broken,
+}
+
+struct Connection<'g> {
+    /// What was read and not yet answered.
+    input: Vec<u8>,
+    parser: Parser,
+    session: Session<'g>,
+    replies: Replies,
+}
+
+impl<'g> Connection<'g> {
+    fn new(gate: &'g Gate) -> Connection<'g> {
+        Connection {
+            input: Vec::new(),
+            parser: Parser::default(),
+            session: Session::new(gate),
+            replies: Replies::default(),
+        }
+    }
+
+    async fn serve<S>(&mut self, stream: &mut S, drain: &mut Drain) -> io::Result<()>
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
+        let mut is_last = false;
+        loop {
+            let batch = self.answer();
+            stream.write_all(self.replies.as_bytes()).await?;
+            self.replies.clear(KEPT_BYTES_MAX);
+            match batch {
+                Batch::Full => continue,
+                Batch::Answered if !is_last => {}
+                Batch::Answered | Batch::Closed => return stream.shutdown().await,
+                Batch::Broken => return self.linger(stream, drain).await,
+            }
+            // What a client has sent already is answered even if the server stops, but only once: it may never cease.
+            is_last = drain.has_begun();
+            if !self.read(stream, drain).await? {
+                return stream.shutdown().await;
+            }
+        }
+    }
+
+    /// Answers the commands that were read.
+    fn answer(&mut self) -> Batch {
+        let mut done = 0;
+        let batch = loop {
+            if self.replies.as_bytes().len() >= ANSWERS_BYTES_MAX {
+                break Batch::Full;
+            }
+            let rest = &self.input[done..];
+            match self.parser.parse(rest) {
+                Ok(Some(length)) => {
+                    command::run(&mut self.session, self.parser.arguments(rest), &mut self.replies);
+                    done += length;
+                }
+                Ok(None) => break Batch::Answered,
+                Err(error) => {
+                    tracing::debug!(%error, "a client does not speak RESP");
+                    self.replies.error(format_args!("ERR {error}"));
+                    break Batch::Broken;
+                }
+            }
+            if self.session.is_over() {
+                break Batch::Closed;
+            }
+        };
+        self.input.drain(..done);
+        batch
+    }
+
+    /// Reads what there is, or waits for it. False if nothing will come any more, or the server stops.
+    async fn read<S>(&mut self, stream: &mut S, drain: &mut Drain) -> io::Result<bool>
+    where
+        S: AsyncRead + Unpin,
+    {
+        if self.input.capacity() > KEPT_BYTES_MAX && self.input.len() <= READ_BYTES {
+            self.input.shrink_to(KEPT_BYTES_MAX);
+        }
+        self.input.reserve(READ_BYTES);
+        tokio::select! {
+            biased; // What is there already is taken even if the server stops.
+            read = stream.read_buf(&mut self.input) => read.map(|bytes| bytes > 0),
+            () = drain.begun() => Ok(false),
+        }
+    }
+
+    /// Closes so that the client gets to see what was written.
+    async fn linger<S>(&mut self, stream: &mut S, drain: &mut Drain) -> io::Result<()>
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
+        stream.shutdown().await?;
+        let mut taken_bytes = 0;
+        self.input.clear();
+        while taken_bytes < LINGER_BYTES_MAX && !drain.has_begun() && self.read(stream, drain).await? {
+            taken_bytes += self.input.len();
+            self.input.clear();
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,183 @@
+//! Pipelines, clients that do not read, errors that end a connection, and servers that stop.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use tokio::io::{DuplexStream, duplex};
+
+use super::super::testing::{gate, talk};
+use super::*;
+use crate::drain::Stopper;
+
+#[track_caller]
+fn assert_bytes(received: &[u8], expected: &str) {
+    assert_eq!(received.escape_ascii().to_string(), expected.as_bytes().escape_ascii().to_string());
+}
+
+async fn check(sent: &str, expected: &str) {
+    assert_bytes(&talk(&gate(), sent.as_bytes()).await, expected);
+}
+
+#[tokio::test]
+async fn answers_in_order_whatever_form_commands_have() {
+    check(
+        "PING\r\n*1\r\n$4\r\nping\r\n\r\n*0\r\n*2\r\n$4\r\nECHO\r\n$1\r\na\r\nPI",
+        "+PONG\r\n+PONG\r\n$1\r\na\r\n",
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn closes_after_a_protocol_error_and_what_came_before_is_answered() {
+    check("PING\r\n*1\r\n$-1\r\nPING\r\n", "+PONG\r\n-ERR Protocol error: invalid bulk length\r\n").await;
+    check("*1\r\n*1\r\n", "-ERR Protocol error: expected '$', got '*'\r\n").await;
+}
+
+#[tokio::test]
+async fn closes_after_quit() {
+    check("PING\r\nQUIT\r\nPING\r\n", "+PONG\r\n+OK\r\n").await;
+}
+
+#[tokio::test]
+async fn runs_nothing_that_came_with_a_request_of_a_browser() {
+    check("PING\r\nPOST / HTTP/1.1\r\nHost: x\r\n\r\nPING\r\n", "+PONG\r\n").await;
+    check(
+        "GET / HTTP/1.1\r\nHost: x\r\n\r\nPING\r\n",
+        "-ERR unknown command 'GET', with args beginning with: '/' 'HTTP/1.1' \r\n",
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn a_long_pipeline_is_answered_in_full() {
+    const COMMANDS: usize = 50_000;
+    let answers = talk(&gate(), "PING\r\n".repeat(COMMANDS).as_bytes()).await;
+    assert_eq!(answers.len(), "+PONG\r\n".len() * COMMANDS);
+}
+
+#[tokio::test]
+async fn a_client_sees_the_error_even_if_it_sends_megabytes_more() {
+    let mut sent = b"*1\r\n$2000000\r\n".to_vec();
+    sent.resize(2_000_000, b'x');
+    assert_bytes(&talk(&gate(), &sent).await, "-ERR Protocol error: invalid bulk length\r\n");
+}
+
+/// A client of a server that runs until the test is over.
+async fn with_client<F: Future<Output = ()>>(test: impl FnOnce(DuplexStream, Stopper) -> F) {
+    let (client, server) = duplex(1 << 10);
+    let (gate, stopper) = (gate(), Stopper::new());
+    let serving = run(server, &gate, stopper.drain());
+    tokio::join!(test(client, stopper), serving);
+}
+
+async fn receive(client: &mut DuplexStream, expected: &str) {
+    let mut received = vec![0; expected.len()];
+    client.read_exact(&mut received).await.unwrap();
+    assert_bytes(&received, expected);
+}
+
+async fn receive_end(client: &mut DuplexStream) {
+    assert_eq!(client.read(&mut [0; 1]).await.unwrap(), 0);
+}
+
+#[tokio::test]
+async fn an_idle_connection_ends_when_the_server_stops() {
+    with_client(async |mut client, stopper| {
+        client.write_all(b"PING\r\nPI").await.unwrap();
+        receive(&mut client, "+PONG\r\n").await;
+        stopper.stop();
+        receive_end(&mut client).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_was_sent_before_the_server_stops_is_answered() {
+    with_client(async |mut client, stopper| {
+        client.write_all(b"PING\r\nECHO a\r\n").await.unwrap();
+        stopper.stop();
+        receive(&mut client, "+PONG\r\n$1\r\na\r\n").await;
+        receive_end(&mut client).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_client_that_breaks_the_protocol_and_stays_does_not_keep_the_server_from_stopping() {
+    with_client(async |mut client, stopper| {
+        client.write_all(b"'\r\n").await.unwrap();
+        receive(&mut client, "-ERR Protocol error: unbalanced quotes in request\r\n").await;
+        receive_end(&mut client).await;
+        stopper.stop();
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_client_that_goes_away_is_no_problem() {
+    with_client(async |mut client, _stopper| {
+        client.write_all("ECHO 0123456789\r\n".repeat(100).as_bytes()).await.unwrap();
+        drop(client);
+    })
+    .await;
+}
+
+#[test]
+fn answers_wait_to_be_written_before_more_are_made() {
+    let gate = gate();
+    let mut connection = Connection::new(&gate);
+    let (message, commands) = ("x".repeat(1_000), 1_000);
+    connection.input.extend_from_slice(format!("ECHO {message}\r\n").repeat(commands).as_bytes());
+    let mut written = 0;
+    loop {
+        let batch = connection.answer();
+        let ready = connection.replies.as_bytes().len();
+        assert!(ready <= ANSWERS_BYTES_MAX + message.len() + 16, "{ready} bytes");
+        written += ready;
+        connection.replies.clear(KEPT_BYTES_MAX);
+        match batch {
+            Batch::Full => assert!(ready >= ANSWERS_BYTES_MAX),
+            other => break assert_eq!(other, Batch::Answered),
+        }
+    }
+    assert_eq!(written, commands * ("$1000\r\n\r\n".len() + message.len()));
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_read_is_not_listened_to() {
+    let (mut client, server) = duplex(1 << 10);
+    let (gate, stopper) = (gate(), Stopper::new());
+    let mut serving = std::pin::pin!(run(server, &gate, stopper.drain()));
+    let flood = async {
+        let mut sent_bytes = 0_usize;
+        while client.write_all(&b"ECHO 0123456789012345678901234567890123456789\r\n".repeat(20)).await.is_ok()
+        {
+            sent_bytes += 920;
+            assert!(sent_bytes < 1 << 20, "it takes everything");
+        }
+    };
+    // Both wait for each other once the buffers are full: neither can go on, and nothing else runs here.
+    let mut flood = std::pin::pin!(flood);
+    for _ in 0..10_000 {
+        tokio::select! {
+            biased;
+            () = &mut flood => panic!("the pipe broke"),
+            () = &mut serving => panic!("the server gave up"),
+            () = tokio::task::yield_now() => {}
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_huge_command_leaves_no_huge_buffers() {
+    let (client, mut server) = duplex(1 << 10);
+    let (gate, stopper) = (gate(), Stopper::new());
+    let mut connection = Connection::new(&gate);
+    let message = "x".repeat(1_000_000);
+    connection.input.extend_from_slice(format!("*2\r\n$4\r\nECHO\r\n$1000000\r\n{message}\r\nPI").as_bytes());
+    assert_eq!(connection.answer(), Batch::Full);
+    connection.replies.clear(KEPT_BYTES_MAX);
+    assert_eq!(connection.answer(), Batch::Answered);
+    drop(client);
+    assert!(!connection.read(&mut server, &mut stopper.drain()).await.unwrap());
+    assert_eq!(connection.input, b"PI");
+    assert!(connection.input.capacity() <= KEPT_BYTES_MAX);
+}

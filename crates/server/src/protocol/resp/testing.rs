@@ -1,0 +1,88 @@
+//! A gate with a few policies, and a client that talks to it without a network.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tollgate::core::{Concurrency, LeakyQueue, Limit, Rate, Span, Tick, TokenBucket};
+use tollgate::policy::{
+    Allowance, FailMode, FileSpec, Overshoot, Period, PolicySpec, Quota, Rule, RuleLimit,
+};
+
+use super::connection;
+use crate::drain::Stopper;
+use crate::gate::{Gate, GateSettings};
+
+/// How much the pipe between client and server holds.
+const PIPE_BYTES: usize = 4 << 10;
+
+/// Tests last much less, so that what has come back by then does not show.
+pub(super) const PERIOD: Duration = Duration::from_hours(1_000);
+
+pub(super) fn gate() -> Gate {
+    let period = Tick::NANOSECOND.span(PERIOD).unwrap();
+    let bucket = |burst| Limit::from(TokenBucket::new(Rate::new(10, period).unwrap(), burst).unwrap());
+    let queue = LeakyQueue::new(Rate::new(10, period).unwrap(), period).unwrap();
+    let one_at_a_time = Concurrency::new(1, Span::MAX).unwrap();
+    let gate = Gate::new(GateSettings::default()).unwrap();
+    let mut tiered = policy("tiered", Some(bucket(2)));
+    tiered.rule.limits[0].tiers = vec![("gold".to_owned(), allowance(Some(bucket(5))))];
+    let policies = vec![
+        policy("small", Some(bucket(3))),
+        policy("queue", Some(queue.into())),
+        policy("jobs", Some(one_at_a_time.into())),
+        policy("open", None),
+        tiered,
+    ];
+    gate.install(vec![FileSpec { domain: None, policies }]);
+    gate
+}
+
+fn policy(name: &str, limit: Option<Limit>) -> PolicySpec {
+    let limit = RuleLimit {
+        name: None,
+        replaces: vec![],
+        allowance: allowance(limit),
+        tiers: vec![],
+        overshoot: Overshoot::default(),
+        enforce_percent: 100,
+        consistency: None,
+        fail_mode: FailMode::default(),
+        local_percent: None,
+    };
+    let rule = Rule {
+        enabled: true,
+        shadow_mode: false,
+        quota_mode: false,
+        detailed_metric: false,
+        metadata: None,
+        limits: vec![limit],
+    };
+    PolicySpec { name: name.to_owned(), rule }
+}
+
+fn allowance(limit: Option<Limit>) -> Allowance {
+    match limit {
+        Some(limit) => Allowance::Quota(Quota { limit, units: 10, period: Period::Length(PERIOD) }),
+        None => Allowance::Unlimited,
+    }
+}
+
+/// Everything that a client gets that sends this and nothing more.
+pub(super) async fn talk(gate: &Gate, sent: &[u8]) -> Vec<u8> {
+    let (client, server) = tokio::io::duplex(PIPE_BYTES);
+    let (mut answers, mut commands) = tokio::io::split(client);
+    let (stopper, mut received) = (Stopper::new(), Vec::new());
+    let client = async {
+        tokio::join!(
+            async {
+                // A server that has closed does not listen any more.
+                let _ = commands.write_all(sent).await;
+                let _ = commands.shutdown().await;
+            },
+            async { answers.read_to_end(&mut received).await.unwrap() },
+        );
+    };
+    tokio::join!(client, connection::run(server, gate, stopper.drain()));
+    received
+}

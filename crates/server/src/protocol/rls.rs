@@ -1,0 +1,110 @@
+//! gRPC: Envoy asks its rate limit service here, and so does everything that speaks Envoy's protocol.
+//!
+//! An error makes Envoy let its request through. So nothing that a client can put into a header causes one: values may be of
+//! any length and need not be text. What is refused is what only a configuration can get wrong.
+
+mod decode;
+mod encode;
+mod health;
+pub(crate) mod json;
+mod metadata;
+#[cfg(test)]
+mod tests;
+mod wire;
+
+use std::sync::Arc;
+
+use thiserror::Error;
+use tollgate::{RequestError, Verdict};
+use tonic::service::Routes;
+use tonic_health::pb::health_server::HealthServer;
+
+use self::health::GateHealth;
+use self::wire::{RateLimitRequest, RateLimitResponse, RateLimitService, RateLimitServiceServer};
+use crate::gate::Gate;
+use crate::metrics::Protocol;
+
+/// A whole message.
+const MESSAGE_BYTES_MAX: usize = 1 << 20;
+
+/// All services of the gRPC listener.
+pub(crate) fn router(gate: Arc<Gate>) -> axum::Router {
+    let rate_limits = RateLimitServiceServer::new(RateLimits(Arc::clone(&gate)))
+        .max_decoding_message_size(MESSAGE_BYTES_MAX);
+    let health = HealthServer::new(GateHealth::new(gate)).max_decoding_message_size(MESSAGE_BYTES_MAX);
+    let routes = Routes::new(rate_limits).add_service(health);
+    match reflected(routes.clone()) {
+        Ok(routes) => routes.into_axum_router(),
+        Err(error) => {
+            tracing::error!(%error, "no gRPC reflection");
+            routes.into_axum_router()
+        }
+    }
+}
+
+/// The routes, and those that describe them to tools such as grpcurl, of both versions that are in use.
+fn reflected(routes: Routes) -> Result<Routes, tonic_reflection::server::Error> {
+    let describe = || {
+        tonic_reflection::server::Builder::configure()
+            .register_encoded_file_descriptor_set(wire::DESCRIPTORS)
+            .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+    };
+    let v1 = describe().build_v1()?.max_decoding_message_size(MESSAGE_BYTES_MAX);
+    let v1alpha = describe().build_v1alpha()?.max_decoding_message_size(MESSAGE_BYTES_MAX);
+    Ok(routes.add_service(v1).add_service(v1alpha))
+}
+
+/// The service that Envoy asks.
+struct RateLimits(Arc<Gate>);
+
+#[tonic::async_trait]
+impl RateLimitService for RateLimits {
+    async fn should_rate_limit(
+        &self,
+        request: tonic::Request<RateLimitRequest>,
+    ) -> Result<tonic::Response<RateLimitResponse>, tonic::Status> {
+        let (verdict, mut response) = answer(&self.0, request.get_ref(), Protocol::Rls)?;
+        if !verdict.allowed() {
+            encode::tell_denied(&mut response, &verdict);
+        }
+        Ok(tonic::Response::new(response))
+    }
+}
+
+/// Why a message has no answer.
+#[derive(Debug, Error)]
+enum Refusal {
+    #[error("{count} descriptors are more than the {max} that a request may have")]
+    TooManyDescriptors { count: usize, max: usize },
+    #[error("descriptor {index}: {count} entries are more than the {max} that a descriptor may have")]
+    TooManyEntries { index: usize, count: usize, max: usize },
+    #[error(transparent)]
+    Request(#[from] RequestError),
+}
+
+impl From<Refusal> for tonic::Status {
+    fn from(refusal: Refusal) -> tonic::Status {
+        match &refusal {
+            Refusal::TooManyDescriptors { .. } | Refusal::TooManyEntries { .. } => {
+                tonic::Status::invalid_argument(refusal.to_string())
+            }
+            // What envoyproxy/ratelimit answers: its callers may look for it.
+            Refusal::Request(_) => tonic::Status::unknown(refusal.to_string()),
+        }
+    }
+}
+
+/// Asks the gate what a message asks.
+fn answer(
+    gate: &Gate,
+    message: &RateLimitRequest,
+    protocol: Protocol,
+) -> Result<(Verdict, RateLimitResponse), Refusal> {
+    let verdict = decode::with_request(message, |request| gate.decide(request, protocol))
+        .inspect_err(|_| gate.metrics().observe_bad_request(protocol))??;
+    let mut response = encode::response(&verdict, gate.settings());
+    if gate.settings().rls_dynamic_metadata {
+        response.dynamic_metadata = Some(metadata::dynamic_metadata(message, &verdict));
+    }
+    Ok((verdict, response))
+}

@@ -1,0 +1,198 @@
+//! A server from start to stop.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use thiserror::Error;
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tollgate::EngineError;
+use tollgate::policy::Problems;
+
+use crate::connection::{self, Versions};
+use crate::drain::Stopper;
+use crate::gate::Gate;
+use crate::protocol::{http, resp, rls};
+use crate::reload::{self, Rules};
+use crate::settings::{Listen, Settings};
+use crate::workers::{self, Handler, Workers};
+use crate::admin;
+
+/// How often the ledger is tended.
+const TEND_INTERVAL: Duration = Duration::from_millis(1);
+/// After how many of those wall time is looked at.
+const TENDS_PER_WALL_LOOK: u32 = 1_000;
+
+/// Why a server cannot start.
+#[derive(Debug, Error)]
+pub enum ServeError {
+    /// Its rules are wrong.
+    #[error("{0}")]
+    Rules(Problems),
+    /// Its counters cannot be made.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// An address cannot be listened at.
+    #[error("cannot listen for {what} at {address}: {source}{}", advice(*.what, .source))]
+    Listen {
+        /// Which listener.
+        what: &'static str,
+        /// Where.
+        address: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// No threads.
+    #[error("cannot start threads: {0}")]
+    Threads(io::Error),
+}
+
+fn advice(what: &str, error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => format!("; something else listens there: choose another address with --{what}, or `--{what} off`"),
+        io::ErrorKind::PermissionDenied => "; ports below 1024 need a privilege".to_owned(),
+        _ => String::new(),
+    }
+}
+
+/// Where a server listens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Addresses {
+    /// HTTP.
+    pub http: Option<SocketAddr>,
+    /// gRPC.
+    pub grpc: Option<SocketAddr>,
+    /// RESP.
+    pub resp: Option<SocketAddr>,
+    /// Metrics and health.
+    pub admin: Option<SocketAddr>,
+}
+
+/// A server that runs.
+pub struct Running {
+    addresses: Addresses,
+    gate: Arc<Gate>,
+    stopper: Stopper,
+    tasks: JoinSet<()>,
+    rooms: Vec<Arc<Semaphore>>,
+    connections_max: usize,
+    drain_delay: Duration,
+    drain_timeout: Duration,
+    tending: Arc<AtomicBool>,
+}
+
+/// Starts a server. Comes back when it listens everywhere and has its rules.
+pub async fn serve(settings: Settings) -> Result<Running, ServeError> {
+    let gate = Arc::new(Gate::new(settings.gate.clone())?);
+    let rules = Rules::load(settings.rules.clone(), settings.gate.engine.default_algorithm, &gate)
+        .map_err(ServeError::Rules)?;
+    let (workers, _threads) = Workers::start(settings.workers).map_err(ServeError::Threads)?;
+    let mut starting = Starting {
+        workers: Arc::new(workers),
+        stopper: Stopper::new(),
+        tasks: JoinSet::new(),
+        rooms: Vec::new(),
+        connections_max: settings.connections_max.clamp(1, Semaphore::MAX_PERMITS),
+    };
+    let addresses = Addresses {
+        http: starting.listen("http", settings.http, web(http::router(Arc::clone(&gate)), Versions::Any)).await?,
+        grpc: starting.listen("grpc", settings.grpc, web(rls::router(Arc::clone(&gate)), Versions::Two)).await?,
+        resp: starting.listen("resp", settings.resp, redis(&gate)).await?,
+        admin: starting.listen("admin", settings.admin, web(admin::router(Arc::clone(&gate)), Versions::Any)).await?,
+    };
+    let Starting { stopper, mut tasks, rooms, connections_max, .. } = starting;
+    tasks.spawn(reload::keep_up(rules, Arc::clone(&gate), stopper.drain()));
+    let tending = Arc::new(AtomicBool::new(true));
+    tend(&gate, &tending).map_err(ServeError::Threads)?;
+    gate.set_ready(true);
+    let Settings { drain_delay, drain_timeout, .. } = settings;
+    Ok(Running { addresses, gate, stopper, tasks, rooms, connections_max, drain_delay, drain_timeout, tending })
+}
+
+impl Running {
+    /// Where it listens.
+    pub fn addresses(&self) -> Addresses {
+        self.addresses
+    }
+
+    /// What answers.
+    pub fn gate(&self) -> &Arc<Gate> {
+        &self.gate
+    }
+
+    /// Stops: says that it is not ready, waits for load balancers to notice, accepts nobody any more, and lets connections finish.
+    /// False if some did not in time.
+    pub async fn stop(mut self) -> bool {
+        self.gate.set_ready(false);
+        tokio::time::sleep(self.drain_delay).await;
+        self.stopper.stop();
+        let all = u32::try_from(self.connections_max).unwrap_or(u32::MAX);
+        let drained = async {
+            while self.tasks.join_next().await.is_some() {}
+            for room in &self.rooms {
+                let _ = room.acquire_many(all).await; // Never closed, so never an error.
+            }
+        };
+        tokio::time::timeout(self.drain_timeout, drained).await.is_ok()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.tending.store(false, Ordering::Relaxed); // orders nothing else
+    }
+}
+
+/// A server that does not run yet.
+struct Starting {
+    workers: Arc<Workers>,
+    stopper: Stopper,
+    tasks: JoinSet<()>,
+    rooms: Vec<Arc<Semaphore>>,
+    connections_max: usize,
+}
+
+impl Starting {
+    async fn listen(&mut self, what: &'static str, at: Listen, handler: Handler) -> Result<Option<SocketAddr>, ServeError> {
+        let Listen::At(address) = at else { return Ok(None) };
+        let refused = |source| ServeError::Listen { what, address, source };
+        let listener = TcpListener::bind(address).await.map_err(refused)?;
+        let address = listener.local_addr().map_err(refused)?;
+        let room = Arc::new(Semaphore::new(self.connections_max));
+        self.rooms.push(Arc::clone(&room));
+        self.tasks.spawn(workers::accept(listener, Arc::clone(&self.workers), handler, room, self.stopper.drain()));
+        Ok(Some(address))
+    }
+}
+
+fn web(router: axum::Router, versions: Versions) -> Handler {
+    Arc::new(move |stream, drain| Box::pin(connection::serve(stream, router.clone(), versions, drain)))
+}
+
+fn redis(gate: &Arc<Gate>) -> Handler {
+    let gate = Arc::clone(gate);
+    Arc::new(move |stream, drain| Box::pin(resp::serve(stream, Arc::clone(&gate), drain)))
+}
+
+/// Tends the ledger from a thread of its own, so that decisions find memory ready.
+fn tend(gate: &Arc<Gate>, tending: &Arc<AtomicBool>) -> io::Result<()> {
+    let (gate, tending) = (Arc::clone(gate), Arc::clone(tending));
+    let tend = move || {
+        let mut tends = 0_u32;
+        while tending.load(Ordering::Relaxed) {
+            gate.engine().tend(gate.now());
+            tends = tends.wrapping_add(1);
+            if tends % TENDS_PER_WALL_LOOK == 0 {
+                gate.clock().follow_wall_time();
+            }
+            thread::sleep(TEND_INTERVAL);
+        }
+    };
+    thread::Builder::new().name("tend".to_owned()).spawn(tend)?;
+    Ok(())
+}

@@ -1,0 +1,99 @@
+//! What a server is told before it starts.
+//!
+//! Every setting has one name, from which its flag, its environment variable and its key in the settings file are made. All
+//! of them bring a text, and one table says what the texts mean.
+
+mod table;
+mod value;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+pub use table::{SETTINGS, Setting};
+pub use value::SettingError;
+
+use crate::gate::GateSettings;
+
+/// Where to listen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Listen {
+    /// Nowhere.
+    Off,
+    /// At this address. Port 0 takes any that is free.
+    At(SocketAddr),
+}
+
+/// How logs are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// Lines for people.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// What a server is told before it starts.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The file or directory of rules.
+    pub rules: PathBuf,
+    /// HTTP.
+    pub http: Listen,
+    /// gRPC.
+    pub grpc: Listen,
+    /// RESP.
+    pub resp: Listen,
+    /// Metrics and health.
+    pub admin: Listen,
+    /// How requests are answered.
+    pub gate: GateSettings,
+    /// Threads that serve requests.
+    pub workers: usize,
+    /// Connections of one listener at the same time; more have to wait.
+    pub connections_max: usize,
+    /// How long a server that was told to stop goes on as before, but not ready: load balancers need to notice.
+    pub drain_delay: Duration,
+    /// How long connections have to finish after that.
+    pub drain_timeout: Duration,
+    /// What is logged: a level, or a filter such as `info,tollgate_server=debug`.
+    pub log_level: String,
+    /// How logs are written.
+    pub log_format: LogFormat,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            rules: PathBuf::from("rules"),
+            http: Listen::loopback(8080),
+            grpc: Listen::loopback(8081),
+            resp: Listen::loopback(6380),
+            admin: Listen::loopback(9090),
+            gate: GateSettings::default(),
+            workers: std::thread::available_parallelism().map_or(1, usize::from),
+            connections_max: 16_384,
+            drain_delay: Duration::ZERO,
+            drain_timeout: Duration::from_secs(10),
+            log_level: "info".to_owned(),
+            log_format: LogFormat::Text,
+        }
+    }
+}
+
+impl Listen {
+    const fn loopback(port: u16) -> Listen {
+        Listen::At(SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), port))
+    }
+}
+
+impl Settings {
+    /// Sets the setting of this name to what the text says.
+    pub fn set(&mut self, name: &str, text: &str) -> Result<(), SettingError> {
+        let setting = SETTINGS.iter().find(|setting| setting.name == name).ok_or(SettingError::Unknown)?;
+        (setting.set)(self, text)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,96 @@
+//! The settings by name: one line each, and what it changes.
+
+use tollgate::LedgerSettings;
+use tollgate::policy::DefaultAlgorithm;
+
+use super::value::{SettingError, boolean, bytes, count, duration, listen, log_format, meaningless, ratio};
+use super::Settings;
+
+/// A setting: its names, and how its text becomes part of [`Settings`].
+pub struct Setting {
+    /// Its name in the settings file. Its flag has dashes instead of underscores.
+    pub name: &'static str,
+    /// Its environment variable.
+    pub variable: &'static str,
+    /// The variable under which envoyproxy/ratelimit knows it, if it takes the same values.
+    pub alias: Option<&'static str>,
+    /// What kind of value it takes, for help texts.
+    pub value_name: &'static str,
+    /// What it means, in a line, its default included.
+    pub help: &'static str,
+    pub(super) set: fn(&mut Settings, &str) -> Result<(), SettingError>,
+}
+
+macro_rules! settings {
+    ($($name:literal, $variable:literal, $alias:expr, $value_name:literal, $help:literal, $set:expr;)*) => {
+        /// All settings.
+        pub const SETTINGS: &[Setting] = &[$(
+            Setting { name: $name, variable: $variable, alias: $alias, value_name: $value_name, help: $help, set: $set },
+        )*];
+    };
+}
+
+settings! {
+    "rules", "TOLLGATE_RULES", None, "PATH",
+        "The file or directory of rules [default: rules]",
+        |settings, text| { settings.rules = text.into(); Ok(()) };
+    "http", "TOLLGATE_HTTP", None, "ADDR",
+        "Where HTTP is served, or `off` [default: 127.0.0.1:8080]",
+        |settings, text| { settings.http = listen(text)?; Ok(()) };
+    "grpc", "TOLLGATE_GRPC", None, "ADDR",
+        "Where gRPC is served, or `off` [default: 127.0.0.1:8081]",
+        |settings, text| { settings.grpc = listen(text)?; Ok(()) };
+    "resp", "TOLLGATE_RESP", None, "ADDR",
+        "Where Redis clients are served, or `off` [default: 127.0.0.1:6380]",
+        |settings, text| { settings.resp = listen(text)?; Ok(()) };
+    "admin", "TOLLGATE_ADMIN", None, "ADDR",
+        "Where metrics and health are served, or `off` [default: 127.0.0.1:9090]",
+        |settings, text| { settings.admin = listen(text)?; Ok(()) };
+    "store", "TOLLGATE_STORE", None, "STORE",
+        "Where counters are kept: `memory`, for this process alone [default: memory]",
+        |_, text| if text == "memory" { Ok(()) } else { Err(meaningless(text, "a store of this version: it has `memory` alone")) };
+    "memory", "TOLLGATE_MEMORY", None, "SIZE",
+        "The most memory that counters may take [default: 1GiB]",
+        |settings, text| { settings.gate.engine.ledger = LedgerSettings::with_cap(bytes(text)?); Ok(()) };
+    "default_algorithm", "TOLLGATE_DEFAULT_ALGORITHM", None, "NAME",
+        "The algorithm of limits that name none and have no burst: `sliding_window`, or `fixed_window` as envoyproxy/ratelimit counts [default: sliding_window]",
+        |settings, text| { settings.gate.engine.default_algorithm = default_algorithm(text)?; Ok(()) };
+    "shadow_mode", "TOLLGATE_SHADOW_MODE", Some("SHADOW_MODE"), "BOOL",
+        "Let every request pass; count and report only [default: false]",
+        |settings, text| { settings.gate.engine.shadow_mode = boolean(text)?; Ok(()) };
+    "near_limit_ratio", "TOLLGATE_NEAR_LIMIT_RATIO", Some("NEAR_LIMIT_RATIO"), "RATIO",
+        "From which part of a limit on a key is counted as near it, in metrics [default: 0.8]",
+        |settings, text| { settings.gate.near_limit_ratio = ratio(text)?; Ok(()) };
+    "rls_x_ratelimit_headers", "TOLLGATE_RLS_X_RATELIMIT_HEADERS", Some("LIMIT_RESPONSE_HEADERS_ENABLED"), "BOOL",
+        "Give Envoy X-RateLimit-* headers to add; not needed where it makes its own [default: false]",
+        |settings, text| { settings.gate.rls_x_ratelimit_headers = boolean(text)?; Ok(()) };
+    "rls_dynamic_metadata", "TOLLGATE_RLS_DYNAMIC_METADATA", Some("RESPONSE_DYNAMIC_METADATA"), "BOOL",
+        "Give Envoy the request and the metadata of its rules as dynamic metadata [default: false]",
+        |settings, text| { settings.gate.rls_dynamic_metadata = boolean(text)?; Ok(()) };
+    "workers", "TOLLGATE_WORKERS", None, "COUNT",
+        "Threads that serve requests [default: one per core]",
+        |settings, text| { settings.workers = count(text)?; Ok(()) };
+    "connections_max", "TOLLGATE_CONNECTIONS_MAX", None, "COUNT",
+        "Connections per listener; more have to wait [default: 16384]",
+        |settings, text| { settings.connections_max = count(text)?; Ok(()) };
+    "drain_delay", "TOLLGATE_DRAIN_DELAY", None, "TIME",
+        "How long to go on, but not ready, after being told to stop [default: 0s]",
+        |settings, text| { settings.drain_delay = duration(text)?; Ok(()) };
+    "drain_timeout", "TOLLGATE_DRAIN_TIMEOUT", None, "TIME",
+        "How long connections then have to finish [default: 10s]",
+        |settings, text| { settings.drain_timeout = duration(text)?; Ok(()) };
+    "log_level", "TOLLGATE_LOG_LEVEL", Some("LOG_LEVEL"), "LEVEL",
+        "What is logged: error, warn, info, debug, trace, or a filter by module [default: info]",
+        |settings, text| { settings.log_level = text.to_ascii_lowercase(); Ok(()) };
+    "log_format", "TOLLGATE_LOG_FORMAT", None, "FORMAT",
+        "How it is logged: `text` or `json` [default: text]",
+        |settings, text| { settings.log_format = log_format(text)?; Ok(()) };
+}
+
+fn default_algorithm(text: &str) -> Result<DefaultAlgorithm, SettingError> {
+    match text {
+        "sliding_window" => Ok(DefaultAlgorithm::SlidingWindow),
+        "fixed_window" => Ok(DefaultAlgorithm::FixedWindow),
+        _ => Err(meaningless(text, "sliding_window or fixed_window")),
+    }
+}

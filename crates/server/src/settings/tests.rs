@@ -1,0 +1,51 @@
+//! Every setting takes its values, and says what is wrong with others.
+#![allow(clippy::unwrap_used)]
+
+use std::collections::HashSet;
+
+use super::*;
+
+fn set(name: &str, text: &str) -> Result<Settings, SettingError> {
+    let mut settings = Settings::default();
+    settings.set(name, text).map(|()| settings)
+}
+
+#[test]
+fn listeners_are_addresses_ports_or_off() {
+    assert_eq!(set("http", "off").unwrap().http, Listen::Off);
+    assert_eq!(set("grpc", "9000").unwrap().grpc, Listen::loopback(9000));
+    assert_eq!(set("resp", ":0").unwrap().resp, Listen::loopback(0));
+    assert_eq!(set("admin", "[::1]:80").unwrap().admin, Listen::At("[::1]:80".parse().unwrap()));
+    assert!(matches!(set("http", "localhost:1").unwrap().http, Listen::At(at) if at.ip().is_loopback()));
+    let refused = set("http", "80800").unwrap_err().to_string();
+    assert_eq!(refused, "\"80800\" is not an address such as 127.0.0.1:8080 or [::]:8080, a port, or `off`");
+}
+
+#[test]
+fn sizes_and_times_have_units() {
+    assert_eq!(set("memory", "64MiB").unwrap().gate.engine.ledger.cap_bytes, 64 << 20);
+    assert_eq!(set("drain_timeout", "250ms").unwrap().drain_timeout, Duration::from_millis(250));
+    assert_eq!(set("drain_delay", "2").unwrap().drain_delay, Duration::from_secs(2));
+    for (name, text) in [("memory", "99999999999999999999GiB"), ("memory", "1TB"), ("drain_delay", "5h"), ("drain_delay", "-1s")] {
+        assert!(set(name, text).is_err(), "{name} took {text}");
+    }
+}
+
+#[test]
+fn numbers_have_ranges() {
+    assert_eq!(set("workers", "3").unwrap().workers, 3);
+    for (name, text) in [("workers", "0"), ("connections_max", "-1"), ("near_limit_ratio", "1.5"), ("near_limit_ratio", "NaN"), ("shadow_mode", "maybe")] {
+        assert!(set(name, text).is_err(), "{name} took {text}");
+    }
+}
+
+#[test]
+fn names_are_unique_and_made_alike() {
+    let names: HashSet<_> = SETTINGS.iter().map(|setting| setting.name).collect();
+    assert_eq!(names.len(), SETTINGS.len());
+    for setting in SETTINGS {
+        assert_eq!(setting.variable, format!("TOLLGATE_{}", setting.name.to_uppercase()));
+        assert!(setting.help.contains("[default: "), "{}", setting.name);
+    }
+    assert_eq!(set("htpp", "1").unwrap_err(), SettingError::Unknown);
+}

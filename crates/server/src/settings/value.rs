@@ -1,0 +1,98 @@
+//! What the text of a setting means.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::time::Duration;
+
+use thiserror::Error;
+
+use super::{Listen, LogFormat};
+
+/// Why a text is no value of its setting.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum SettingError {
+    /// There is no such setting.
+    #[error("there is no such setting")]
+    Unknown,
+    /// The text means nothing.
+    #[error("\"{text}\" is not {wanted}")]
+    Meaningless {
+        /// The text.
+        text: String,
+        /// What would be a value.
+        wanted: &'static str,
+    },
+}
+
+pub(super) fn listen(text: &str) -> Result<Listen, SettingError> {
+    if text == "off" {
+        return Ok(Listen::Off);
+    }
+    // A bare port, or `:port`, is meant for this machine alone.
+    let port = text.strip_prefix(':').unwrap_or(text).parse::<u16>();
+    if let Ok(port) = port {
+        return Ok(Listen::loopback(port));
+    }
+    let address: Option<SocketAddr> = text.parse().ok().or_else(|| text.to_socket_addrs().ok()?.next());
+    address
+        .map(Listen::At)
+        .ok_or_else(|| meaningless(text, "an address such as 127.0.0.1:8080 or [::]:8080, a port, or `off`"))
+}
+
+pub(super) fn boolean(text: &str) -> Result<bool, SettingError> {
+    match text.to_ascii_lowercase().as_str() {
+        "true" | "1" | "t" | "yes" | "on" => Ok(true),
+        "false" | "0" | "f" | "no" | "off" => Ok(false),
+        _ => Err(meaningless(text, "true or false")),
+    }
+}
+
+pub(super) fn count(text: &str) -> Result<usize, SettingError> {
+    text.parse().ok().filter(|&count| count > 0).ok_or_else(|| meaningless(text, "a whole number from 1 on"))
+}
+
+pub(super) fn ratio(text: &str) -> Result<f64, SettingError> {
+    let ratio = text.parse().ok().filter(|ratio| (0.0..=1.0).contains(ratio));
+    ratio.ok_or_else(|| meaningless(text, "a number from 0 to 1, such as 0.8"))
+}
+
+/// A size: `512MiB`, `1GiB`, or a number of bytes.
+pub(super) fn bytes(text: &str) -> Result<usize, SettingError> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, suffix) = text.split_at(digits);
+    let shift = match suffix.trim() {
+        "" | "B" => Some(0),
+        "KiB" => Some(10),
+        "MiB" => Some(20),
+        "GiB" => Some(30),
+        _ => None,
+    };
+    let size = shift.and_then(|shift| number.parse::<usize>().ok()?.checked_mul(1 << shift));
+    size.ok_or_else(|| meaningless(text, "a size such as 512MiB or 1GiB"))
+}
+
+/// A length of time: `250ms`, `10s`, `2m`; a bare number is seconds.
+pub(super) fn duration(text: &str) -> Result<Duration, SettingError> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, suffix) = text.split_at(digits);
+    let unit_ms = match suffix.trim() {
+        "ms" => Some(1),
+        "" | "s" => Some(1_000),
+        "m" => Some(60_000),
+        _ => None,
+    };
+    let length_ms = unit_ms.and_then(|unit_ms| number.parse::<u64>().ok()?.checked_mul(unit_ms));
+    let length_ms = length_ms.ok_or_else(|| meaningless(text, "a length of time such as 250ms, 10s or 2m"));
+    length_ms.map(Duration::from_millis)
+}
+
+pub(super) fn log_format(text: &str) -> Result<LogFormat, SettingError> {
+    match text {
+        "text" => Ok(LogFormat::Text),
+        "json" => Ok(LogFormat::Json),
+        _ => Err(meaningless(text, "text or json")),
+    }
+}
+
+pub(super) fn meaningless(text: &str, wanted: &'static str) -> SettingError {
+    SettingError::Meaningless { text: text.to_owned(), wanted }
+}

@@ -1,0 +1,105 @@
+//! The threads that serve requests: one runtime each, so that a connection never changes cores.
+//!
+//! One acceptor per listener hands its connections out in turn. Letting the kernel spread them (`SO_REUSEPORT`) would be
+//! simpler, but proxies open few connections, and two of them may well land on one thread.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, mpsc};
+
+use crate::drain::Drain;
+
+/// Connections that were accepted and not yet taken up by their thread.
+const HANDED_OUT_MAX: usize = 256;
+/// The system has no more file descriptors or memory: trying again at once would only burn the processor.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// What becomes of a connection.
+pub(crate) type Handler =
+    Arc<dyn Fn(TcpStream, Drain) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// Threads that serve connections until nobody hands them any.
+pub(crate) struct Workers {
+    inboxes: Vec<mpsc::Sender<Job>>,
+    next: AtomicUsize,
+}
+
+impl Workers {
+    /// Starts so many threads. They end some time after this value is gone.
+    pub(crate) fn start(count: usize) -> io::Result<(Workers, Vec<JoinHandle<()>>)> {
+        let (mut inboxes, mut threads) = (Vec::new(), Vec::new());
+        for index in 0..count.max(1) {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            let (sender, mut inbox) = mpsc::channel::<Job>(HANDED_OUT_MAX);
+            let work = async move {
+                while let Some(job) = inbox.recv().await {
+                    job();
+                }
+            };
+            let thread = thread::Builder::new().name(format!("worker-{index}"));
+            threads.push(thread.spawn(move || runtime.block_on(work))?);
+            inboxes.push(sender);
+        }
+        Ok((Workers { inboxes, next: AtomicUsize::new(0) }, threads))
+    }
+
+    /// Runs a job on the next thread, inside its runtime.
+    async fn hand_out(&self, job: Job) {
+        // Relaxed: any order of turns is fair.
+        let turn = self.next.fetch_add(1, Ordering::Relaxed) % self.inboxes.len();
+        if self.inboxes[turn].send(job).await.is_err() {
+            tracing::error!(worker = turn, "a worker thread is gone");
+        }
+    }
+}
+
+/// Accepts connections and hands them out, as long as there is room, until the server stops.
+pub(crate) async fn accept(
+    listener: TcpListener,
+    workers: Arc<Workers>,
+    handler: Handler,
+    room: Arc<Semaphore>,
+    mut drain: Drain,
+) {
+    loop {
+        let accepted = async {
+            let permit = Arc::clone(&room).acquire_owned().await;
+            (permit, listener.accept().await)
+        };
+        let (permit, accepted) = tokio::select! {
+            accepted = accepted => accepted,
+            () = drain.begun() => return,
+        };
+        let stream = match accepted.and_then(|(stream, _)| stream.into_std()) {
+            Ok(stream) => stream,
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept a connection");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
+        };
+        let (handler, drain) = (Arc::clone(&handler), drain.clone());
+        let job = move || {
+            let serve = async move {
+                match TcpStream::from_std(stream) {
+                    Ok(stream) => {
+                        let _ = stream.set_nodelay(true); // Slower without, but no reason to refuse.
+                        handler(stream, drain).await;
+                    }
+                    Err(error) => tracing::warn!(%error, "cannot serve a connection"),
+                }
+                drop(permit);
+            };
+            tokio::spawn(serve);
+        };
+        workers.hand_out(Box::new(job)).await;
+    }
+}
