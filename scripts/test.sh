@@ -19,6 +19,9 @@ nextest() {
     fi
 }
 
+step "tools"
+scripts/test-tools.sh
+
 step "format"
 cargo fmt --all --check
 

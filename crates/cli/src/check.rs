@@ -22,15 +22,41 @@ pub(crate) fn command() -> Command {
              tollgate check --domain shop path=/login user=4711\n\n\
              Answers with exit code 0 if the request may pass, 3 if not.",
         )
-        .arg(text("server", "The server's HTTP address").default_value("http://127.0.0.1:8080").env("TOLLGATE_SERVER"))
+        .arg(
+            text("server", "The server's HTTP address")
+                .default_value("http://127.0.0.1:8080")
+                .env("TOLLGATE_SERVER"),
+        )
         .arg(text("policy", "A named policy").conflicts_with_all(["domain", "entries"]).requires("key"))
         .arg(text("key", "Whom the policy counts").requires("policy"))
         .arg(text("tier", "The tier of whoever asks").requires("policy"))
-        .arg(text("domain", "The domain of a descriptor").requires("entries").required_unless_present("policy"))
-        .arg(Arg::new("entries").num_args(1..).value_name("KEY=VALUE").requires("domain").help("The entries of the descriptor, in order"))
-        .arg(Arg::new("cost").long("cost").value_name("UNITS").default_value("1").value_parser(value_parser!(u64)).help("How many units"))
+        .arg(
+            text("domain", "The domain of a descriptor")
+                .requires("entries")
+                .required_unless_present("policy"),
+        )
+        .arg(
+            Arg::new("entries")
+                .num_args(1..)
+                .value_name("KEY=VALUE")
+                .requires("domain")
+                .help("The entries of the descriptor, in order"),
+        )
+        .arg(
+            Arg::new("cost")
+                .long("cost")
+                .value_name("UNITS")
+                .default_value("1")
+                .value_parser(value_parser!(u64))
+                .help("How many units"),
+        )
         .arg(Arg::new("peek").long("peek").action(ArgAction::SetTrue).help("Only ask; take nothing"))
-        .arg(Arg::new("json").long("json").action(ArgAction::SetTrue).help("Print the server's answer as it is"))
+        .arg(
+            Arg::new("json")
+                .long("json")
+                .action(ArgAction::SetTrue)
+                .help("Print the server's answer as it is"),
+        )
 }
 
 pub(crate) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
@@ -61,21 +87,24 @@ fn question(matches: &ArgMatches) -> Result<Value, Failure> {
         return Ok(question);
     }
     let words: Vec<String> = matches.get_many("entries").into_iter().flatten().cloned().collect();
-    let entries: Vec<Value> =
-        descriptor::entries(&words)?.into_iter().map(|(key, value)| json!({"key": key, "value": value})).collect();
+    let entries: Vec<Value> = descriptor::entries(&words)?
+        .into_iter()
+        .map(|(key, value)| json!({"key": key, "value": value}))
+        .collect();
     Ok(json!({"domain": text("domain"), "descriptors": [{"entries": entries, "hits_addend": cost}]}))
 }
 
 /// The answer in words.
 fn tell(allowed: bool, body: &Value) -> String {
-    let mut told = String::from(if allowed { "allowed" } else { "denied" });
-    if let (Some(remaining), Some(limit)) = (body["remaining"].as_u64(), body["limit"].as_u64()) {
-        told += &format!(": {remaining} of {limit} left");
-    } else if allowed {
-        told += ": no limit applies";
-    }
-    if let Some(seconds) = body["retry_after"].as_f64().filter(|_| !allowed) {
-        told += &format!(", retry after {seconds:.3} s");
-    }
-    told
+    let verdict = if allowed { "allowed" } else { "denied" };
+    let left = match (body["remaining"].as_u64(), body["limit"].as_u64()) {
+        (Some(remaining), Some(limit)) => format!(": {remaining} of {limit} left"),
+        _ if allowed => ": no limit applies".to_owned(),
+        _ => String::new(),
+    };
+    let retry = match body["retry_after"].as_f64() {
+        Some(seconds) if !allowed => format!(", retry after {seconds:.3} s"),
+        _ => String::new(),
+    };
+    format!("{verdict}{left}{retry}")
 }

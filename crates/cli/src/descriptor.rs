@@ -10,6 +10,8 @@ pub(crate) fn entries(words: &[String]) -> Result<Vec<(&str, &str)>, Failure> {
 fn entry(word: &str) -> Result<(&str, &str), Failure> {
     match word.split_once('=') {
         Some((key, value)) if !key.is_empty() => Ok((key, value)),
-        _ => Err(Failure::Usage(format!("\"{word}\" is not an entry of a descriptor: write key=value, such as path=/login"))),
+        _ => Err(Failure::Usage(format!(
+            "\"{word}\" is not an entry of a descriptor: write key=value, such as path=/login"
+        ))),
     }
 }

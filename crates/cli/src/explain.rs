@@ -13,8 +13,21 @@ pub(crate) fn command() -> Command {
         .about("Show which rules a descriptor meets, and why the others do not apply")
         .after_help("Example: tollgate explain --domain shop path=/login user=4711")
         .arg(validate::rules_arg("rules").long("rules").value_parser(value_parser!(PathBuf)))
-        .arg(Arg::new("domain").long("domain").short('d').required(true).value_name("NAME").help("The domain of the request"))
-        .arg(Arg::new("entries").required(true).num_args(1..).value_name("KEY=VALUE").help("The entries of the descriptor, in order"))
+        .arg(
+            Arg::new("domain")
+                .long("domain")
+                .short('d')
+                .required(true)
+                .value_name("NAME")
+                .help("The domain of the request"),
+        )
+        .arg(
+            Arg::new("entries")
+                .required(true)
+                .num_args(1..)
+                .value_name("KEY=VALUE")
+                .help("The entries of the descriptor, in order"),
+        )
 }
 
 pub(crate) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {

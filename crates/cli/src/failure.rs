@@ -27,7 +27,9 @@ pub(crate) enum Failure {
     Log(String),
     #[error("{0}")]
     Usage(String),
-    #[error("no answer from {server}: {reason}\nIs it running? `tollgate serve` starts one; `--server` names another.")]
+    #[error(
+        "no answer from {server}: {reason}\nIs it running? `tollgate serve` starts one; `--server` names another."
+    )]
     NoAnswer { server: String, reason: String },
     #[error("cannot write: {0}")]
     Output(io::Error),

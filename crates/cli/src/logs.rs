@@ -1,5 +1,7 @@
 //! Logs: to standard error, as lines for people or as JSON for machines.
 
+use std::io::IsTerminal;
+
 use tollgate_server::{LogFormat, Settings};
 use tracing_subscriber::EnvFilter;
 
@@ -10,7 +12,9 @@ pub(crate) fn start(settings: &Settings) -> Result<(), Failure> {
     let filter = EnvFilter::try_new(&settings.log_level).map_err(|error| {
         Failure::Usage(format!("--log-level: {error}; use error, warn, info, debug, trace, or a filter such as `info,tollgate_server=debug`"))
     })?;
-    let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let colours = std::io::stderr().is_terminal();
+    let logs =
+        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colours);
     let started = match settings.log_format {
         LogFormat::Text => logs.with_target(false).try_init(),
         LogFormat::Json => logs.json().flatten_event(true).try_init(),

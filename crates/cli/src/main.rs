@@ -62,7 +62,9 @@ fn main() -> ExitCode {
 fn completions_command() -> Command {
     Command::new("completions")
         .about("Print completions for a shell")
-        .after_help("For bash: tollgate completions bash > ~/.local/share/bash-completion/completions/tollgate")
+        .after_help(
+            "For bash: tollgate completions bash > ~/.local/share/bash-completion/completions/tollgate",
+        )
         .arg(clap::Arg::new("shell").required(true).value_parser(clap::value_parser!(clap_complete::Shell)))
 }
 

@@ -25,7 +25,9 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     if !settings.rules.exists() {
         let hint = match matches.value_source("rules") {
             Some(_) => "",
-            None => ": name them with --rules PATH, or start where a `tollgate.yaml` or a directory `rules` is",
+            None => {
+                ": name them with --rules PATH, or start where a `tollgate.yaml` or a directory `rules` is"
+            }
         };
         return Err(Failure::NoRules { path: settings.rules, hint });
     }
@@ -37,6 +39,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
 async fn serve(settings: Settings) -> Result<ExitCode, Failure> {
     let mut terminate = signal(SignalKind::terminate()).map_err(Failure::Runtime)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(Failure::Runtime)?;
+    warn_of_redis();
     let rules = settings.rules.display().to_string();
     let running = tollgate_server::serve(settings).await?;
     greet(&running, &rules);
@@ -56,6 +59,17 @@ async fn serve(settings: Settings) -> Result<ExitCode, Failure> {
         tracing::warn!("stopped with connections still open");
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Those who move from envoyproxy/ratelimit may expect that its store is used.
+fn warn_of_redis() {
+    let set: Vec<_> = ["REDIS_URL", "REDIS_TYPE", "REDIS_AUTH"]
+        .into_iter()
+        .filter(|name| std::env::var_os(name).is_some())
+        .collect();
+    if !set.is_empty() {
+        tracing::warn!("{} set, but not used: this version keeps counters in its own memory", set.join(", "));
+    }
 }
 
 /// Where it listens, and a line to try.
@@ -79,10 +93,14 @@ fn greet(running: &Running, rules: &str) {
     }
 }
 
+/// A question that the rules in force answer: the simplest policy, else a Redis client's own numbers.
 fn line_to_try(running: &Running) -> Option<String> {
     let snapshot = running.gate().snapshot()?;
     let addresses = running.addresses();
-    if let (Some(http), Some(policy)) = (addresses.http, snapshot.policy_names().first()) {
+    let limits = |name: &str| snapshot.policy(name).map_or(0, |index| snapshot.place(index).limits().len());
+    let names = snapshot.policy_names();
+    let simplest = names.iter().rev().min_by_key(|name| limits(name));
+    if let (Some(http), Some(policy)) = (addresses.http, simplest) {
         let question = format!(r#"{{"policy": "{policy}", "key": "user:4711"}}"#);
         return Some(format!("curl -i http://{http}/v1/check -d '{question}'"));
     }

@@ -59,11 +59,13 @@ fn from_file(settings: &mut Settings, named: Option<&String>) -> Result<(), Fail
     };
     let text = std::fs::read_to_string(&path).map_err(|error| Failure::Read { path: path.clone(), error })?;
     let known: Vec<&str> = SETTINGS.iter().map(|setting| setting.name).collect();
-    let entries = read_flat(&Source::new(path.display().to_string(), text), &known).map_err(Failure::Problems)?;
+    let entries =
+        read_flat(&Source::new(path.display().to_string(), text), &known).map_err(Failure::Problems)?;
     let mut problems = Problems::new();
     for entry in entries {
         if let Err(error) = settings.set(&entry.key, &entry.text) {
-            let help = SETTINGS.iter().find(|setting| setting.name == entry.key).map_or("", |setting| setting.help);
+            let help =
+                SETTINGS.iter().find(|setting| setting.name == entry.key).map_or("", |setting| setting.help);
             problems.push(entry.problem(format!("`{}`: {error}", entry.key), help));
         }
     }

@@ -35,7 +35,8 @@ fn every_subcommand_has_help() {
 
 #[test]
 fn a_check_needs_a_policy_or_a_domain() {
-    for words in [&["check"][..], &["check", "--policy", "p"], &["check", "--domain", "d"], &["check", "a=b"]] {
+    for words in [&["check"][..], &["check", "--policy", "p"], &["check", "--domain", "d"], &["check", "a=b"]]
+    {
         let answer = command().try_get_matches_from(["tollgate"].iter().chain(words));
         assert!(answer.is_err(), "{words:?}");
     }

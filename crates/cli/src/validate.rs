@@ -21,8 +21,18 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     let (snapshot, files) = load(&paths)?;
     let (domains, policies) = (snapshot.domain_names().len(), snapshot.policy_names().len());
     let rules = snapshot.places().count() - policies;
-    print_bytes(format!("all good: {files} files, {domains} domains, {rules} rules, {policies} policies\n").as_bytes())?;
+    let told = [
+        counted(files, "file", "files"),
+        counted(domains, "domain", "domains"),
+        counted(rules, "rule", "rules"),
+        counted(policies, "policy", "policies"),
+    ];
+    print_bytes(format!("all good: {}\n", told.join(", ")).as_bytes())?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn counted(count: usize, one: &str, several: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { several })
 }
 
 /// The argument that names files or directories of rules.

@@ -6,7 +6,7 @@ use arc_swap::ArcSwapOption;
 use smallvec::SmallVec;
 use thiserror::Error;
 use tollgate_core::{Cost, Decision, Holder, Limit, LimitError, Time};
-use tollgate_policy::{DefaultAlgorithm, FileSpec, Snapshot};
+use tollgate_policy::{DefaultAlgorithm, FileSpec, Problems, Snapshot, Source, read_all};
 use tollgate_store::{Charge, Ledger, LedgerError, LedgerSettings, Stats};
 
 use crate::key::KeyBuffer;
@@ -21,7 +21,7 @@ use crate::verdict::{DecidedBy, Status, Verdict};
 pub struct EngineSettings {
     /// The table of counters.
     pub ledger: LedgerSettings,
-    /// The algorithm of limits that requests bring along.
+    /// The algorithm of limits that name none: those of rules without a burst, and those that requests bring along.
     pub default_algorithm: DefaultAlgorithm,
     /// Whether every request passes, whatever its limits say: they count and report only.
     pub shadow_mode: bool,
@@ -43,6 +43,7 @@ pub enum EngineError {
 
 /// How far a question has come.
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant)] // The large one is the common one, and lives for a moment.
 pub enum Step {
     /// It is answered.
     Ready(Verdict),
@@ -93,6 +94,12 @@ impl Engine {
             snapshot: ArcSwapOption::empty(),
             leases: LeaseIssuer::new(getrandom::u64()?)?,
         })
+    }
+
+    /// Reads rules and puts them in the place of those before. If anything is wrong with them, those before stay in force.
+    pub fn load(&self, sources: &[Source], now: Time) -> Result<(), Problems> {
+        self.install(read_all(sources, self.settings.default_algorithm)?, now);
+        Ok(())
     }
 
     /// Puts rules in the place of those before. What those have counted is kept wherever a rule keeps its place.

@@ -8,7 +8,7 @@ use tollgate_core::{
     Time,
 };
 use tollgate_policy::{
-    Allowance, DefaultAlgorithm, Domain, Overshoot, Period, Place, PlaceIndex, Quota, Snapshot,
+    Allowance, DefaultAlgorithm, Domain, Overshoot, Period, Place, PlaceIndex, PlacedLimit, Quota, Snapshot,
 };
 use tollgate_store::{Charge, Key};
 
@@ -364,7 +364,7 @@ fn quota(own: OwnLimit, default: DefaultAlgorithm) -> Option<Quota> {
 /// The names of all limits that others take the place of.
 fn replaced_names<'a>(approaches: &[Option<Approach<'a>>]) -> Usual<&'a str> {
     let limits = approaches.iter().flatten().flat_map(|approach| approach.place.limits());
-    limits.flat_map(|limit| limit.replaces()).map(String::as_str).collect()
+    limits.flat_map(PlacedLimit::replaces).map(String::as_str).collect()
 }
 
 /// A cost that a descriptor carries was spent already and is booked; any other is asked for. A rule may say otherwise.
@@ -385,7 +385,7 @@ fn percentile_if(place: &Place, limit: usize, key: &[u8]) -> u8 {
 fn check_tier(place: &Place, tier: Option<&str>) -> Result<(), RequestError> {
     let Some(tier) = tier else { return Ok(()) };
     let mut known: Vec<String> =
-        place.limits().iter().flat_map(|limit| limit.tier_names()).map(str::to_owned).collect();
+        place.limits().iter().flat_map(PlacedLimit::tier_names).map(str::to_owned).collect();
     if known.iter().any(|name| name == tier) {
         return Ok(());
     }

@@ -9,7 +9,7 @@ use tollgate_core::{Decision, Outcome, Span, Time};
 use tollgate_policy::{Period, Place, PlaceIndex, PlacedLimit, Snapshot};
 
 /// Most requests meet at most so many limits; more cost an allocation.
-pub(crate) const LIMITS_USUAL: usize = 4;
+pub(crate) const LIMITS_USUAL: usize = 2;
 
 /// What clients are told a limit is called that a request brought along.
 const OWN_LIMIT_TITLE: &str = "override";

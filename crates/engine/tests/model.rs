@@ -1,6 +1,6 @@
 //! The engine against a naive model of its semantics: random requests, at one moment, so that a counter is a number and
 //! nothing else.
-#![allow(clippy::unwrap_used, clippy::panic)]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::format_push_string)]
 
 use std::collections::HashMap;
 
@@ -119,6 +119,12 @@ impl Model {
         (0..RULES[rule].units.len()).map(|window| (rule, window, question.value)).collect()
     }
 
+    fn charge(&mut self, counters: &[(usize, usize, &'static str)], cost: u64) {
+        for counter in counters {
+            *self.used.entry(*counter).or_default() += cost;
+        }
+    }
+
     /// Whether the request passes, and what each counter has left then.
     fn ask(&mut self, asked: &Asked) -> bool {
         let replaced: Vec<_> =
@@ -155,14 +161,12 @@ impl Model {
                     self.used = before;
                     return false;
                 }
-                _ => {
-                    counters.iter().for_each(|counter| *self.used.entry(*counter).or_default() += asked.cost)
-                }
+                _ => self.charge(counters, asked.cost),
             }
         }
         for (question, counters) in charged() {
             if kind(question).is_some_and(|rule| rule.shadow) && fits(self, counters) {
-                counters.iter().for_each(|counter| *self.used.entry(*counter).or_default() += asked.cost);
+                self.charge(counters, asked.cost);
             }
         }
         if asked.peek {
@@ -217,7 +221,7 @@ proptest! {
             let verdict = engine.decide(&request, NOW).unwrap().ready();
             prop_assert_eq!(verdict.allowed(), model.ask(asked), "{:?}", asked);
             prop_assert_eq!(verdict.statuses().len(), asked.questions.len());
-            prop_assert!(verdict.allowed() || verdict.rulings().iter().any(|ruling| ruling.denies()));
+            prop_assert!(verdict.allowed() || verdict.rulings().iter().any(tollgate::Ruling::denies));
             for (key, left) in remaining(&engine) {
                 prop_assert_eq!(left, model.remaining(key), "{:?} after {:?}", key, asked);
             }

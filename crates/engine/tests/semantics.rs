@@ -32,21 +32,27 @@ fn later(by: Duration) -> Time {
     Time::from_ticks(START.ticks() + u64::try_from(by.as_nanos()).unwrap())
 }
 
-/// Asks for descriptors written as `a=1,b=2`, each of which may end in `@cost`, `@-cost` (a refund).
+/// A descriptor written as `a=1,b=2`, perhaps with a cost as `a=1@2`, or a refund as `a=1@-2`.
+struct Written<'a> {
+    entries: Vec<(&'a str, &'a str)>,
+    cost: Option<i64>,
+}
+
+impl<'a> Written<'a> {
+    fn new(text: &'a str) -> Written<'a> {
+        let (entries, cost) = match text.split_once('@') {
+            Some((entries, cost)) => (entries, Some(cost.parse().unwrap())),
+            None => (text, None),
+        };
+        Written { entries: entries.split(',').map(|entry| entry.split_once('=').unwrap()).collect(), cost }
+    }
+}
+
 fn ask(engine: &Engine, now: Time, descriptors: &[&str]) -> Verdict {
-    let parsed: Vec<(Vec<(&str, &str)>, Option<i64>)> = descriptors
+    let written: Vec<_> = descriptors.iter().map(|text| Written::new(text)).collect();
+    let descriptors: Vec<Descriptor<'_>> = written
         .iter()
-        .map(|text| {
-            let (entries, cost) = match text.split_once('@') {
-                Some((entries, cost)) => (entries, Some(cost.parse().unwrap())),
-                None => (*text, None),
-            };
-            (entries.split(',').map(|entry| entry.split_once('=').unwrap()).collect(), cost)
-        })
-        .collect();
-    let descriptors: Vec<Descriptor<'_>> = parsed
-        .iter()
-        .map(|(entries, cost)| Descriptor {
+        .map(|Written { entries, cost }| Descriptor {
             cost: cost.map(i64::unsigned_abs),
             refund: cost.is_some_and(|cost| cost < 0),
             ..Descriptor::new(entries)

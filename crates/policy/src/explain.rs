@@ -51,12 +51,14 @@ impl Snapshot {
             return told;
         }
         let Some(child) = walk(&mut told, domain.root(), entries) else { return told };
-        match child.place {
-            Some(index) => tell_place(&mut told, self.place(index), domain, entries),
-            None => {
-                told.say(0, "result: no limit. The rule that matches has no `rate_limit`, and no other is tried instead");
-                tell_depth(&mut told, &child.below);
-            }
+        if let Some(index) = child.place {
+            tell_place(&mut told, self.place(index), domain, entries);
+        } else {
+            told.say(
+                0,
+                "result: no limit. The rule that matches has no `rate_limit`, and no other is tried instead",
+            );
+            tell_depth(&mut told, &child.below);
         }
         told
     }

@@ -34,8 +34,9 @@ pub fn read_flat(source: &Source, known: &[&str]) -> Result<Vec<FlatEntry>, Prob
     if source.text.lines().all(says_nothing) {
         return Ok(Vec::new());
     }
-    let page = Page::new(&source.name, &source.text);
-    let Some(root) = yaml::parse(&source.text, &page, &mut problems) else { return Err(problems) };
+    let text = source.text.strip_prefix('\u{feff}').unwrap_or(&source.text);
+    let page = Page::new(&source.name, text);
+    let Some(root) = yaml::parse(text, &page, &mut problems) else { return Err(problems) };
     let Content::Map(entries) = &root.content else {
         let what = format!("settings are a mapping of names to values, not {}", root.kind());
         problems.push(
@@ -50,14 +51,16 @@ pub fn read_flat(source: &Source, known: &[&str]) -> Result<Vec<FlatEntry>, Prob
                 Some(near) => format!("did you mean `{near}`?"),
                 None => format!("the settings are {}", known.join(", ")),
             };
-            let what = format!("unknown setting `{}`", crate::problem::quote(&entry.key).trim_matches('"'));
+            let what = format!("unknown setting {}", crate::problem::quote(&entry.key));
             problems.push(Problem::new(page.position(entry.key_mark), what).hint(hint));
         } else if let Content::Scalar(scalar) = &entry.value.content {
             let position = page.position(entry.value.mark);
             found.push(FlatEntry { key: entry.key.to_string(), text: scalar.text.to_string(), position });
         } else {
             let what = format!("`{}` takes one value, not {}", entry.key, entry.value.kind());
-            problems.push(Problem::new(page.position(entry.value.mark), what));
+            problems.push(
+                Problem::new(page.position(entry.value.mark), what).hint("write the value behind the colon"),
+            );
         }
     }
     problems.or(found)

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use tollgate_core::Time;
-use tollgate_policy::{DefaultAlgorithm, Snapshot, Source, read_all};
+use tollgate_policy::{DefaultAlgorithm, Place, PlacedLimit, Snapshot, Source, read_all};
 
 const RULES: &str = r"
 domain: shop
@@ -39,7 +39,7 @@ fn compile(text: &str) -> Snapshot {
 fn check(entries: &[(&str, &str)], path: Option<&str>, counted: &[&str]) {
     let snapshot = compile(RULES);
     let found = snapshot.domain("shop").unwrap().find(entries).map(|index| snapshot.place(index));
-    assert_eq!(found.map(tollgate_policy::Place::path), path, "{entries:?}");
+    assert_eq!(found.map(Place::path), path, "{entries:?}");
     if let Some(place) = found {
         assert_eq!(place.counted(entries).collect::<Vec<_>>(), counted, "{entries:?}");
     }
@@ -98,8 +98,7 @@ descriptors:
 policies: {a: {requests: 1, period: 1s}}
 ",
     );
-    let prefixes: Vec<_> =
-        snapshot.places().flat_map(|place| place.limits()).map(|limit| limit.key_prefix()).collect();
+    let prefixes: Vec<_> = snapshot.places().flat_map(Place::limits).map(PlacedLimit::key_prefix).collect();
     assert_eq!(prefixes.len(), 8);
     for (i, one) in prefixes.iter().enumerate() {
         for (j, other) in prefixes.iter().enumerate() {
@@ -107,7 +106,7 @@ policies: {a: {requests: 1, period: 1s}}
         }
     }
     // Two paths read alike, but they are two rules.
-    let ids: std::collections::HashSet<_> = snapshot.places().map(tollgate_policy::Place::id).collect();
+    let ids: std::collections::HashSet<_> = snapshot.places().map(Place::id).collect();
     assert_eq!(ids.len(), 7);
 }
 
@@ -129,4 +128,10 @@ fn rules_keep_their_ids_over_reloads_and_new_ones_get_new() {
     assert_eq!((id(&first, "a"), id(&first, "b")), (0, 1));
     assert_eq!((id(&second, "b"), id(&second, "c")), (1, 2));
     assert_eq!((id(&third, "a"), id(&third, "b"), id(&third, "c")), (3, 1, 2));
+}
+
+#[test]
+fn yes_and_no_are_booleans_as_in_yaml_1_1() {
+    let snapshot = compile("domain: d\nenabled: no\n");
+    assert!(!snapshot.domain("d").unwrap().enabled());
 }

@@ -448,15 +448,15 @@ fn enabled_without_a_limit() {
 }
 
 #[test]
-fn yes_is_no_boolean() {
+fn a_number_is_no_boolean() {
     assert_snapshot!(said("
         domain: shop
-        enabled: no
+        enabled: 0
     "), @r"
-    rules.yaml:2:10: `enabled` must be `true` or `false`, not `no`
+    rules.yaml:2:10: `enabled` must be `true` or `false`, not `0`
        |
-     2 | enabled: no
-       |          ^^
+     2 | enabled: 0
+       |          ^
        = write `false`
     ");
 }

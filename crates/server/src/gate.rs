@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tollgate::core::{Decision, Limit, Time};
-use tollgate::policy::{FileSpec, Snapshot};
+use tollgate::policy::{FileSpec, Problems, Snapshot, Source};
 use tollgate::{Clock, Engine, EngineError, EngineSettings, Lease, Request, RequestError, Verdict};
 
 use crate::metrics::{Metrics, Protocol};
@@ -54,6 +54,11 @@ impl Gate {
         })
     }
 
+    /// Reads rules and puts them in the place of those before. If anything is wrong with them, those before stay.
+    pub fn load(&self, sources: &[Source]) -> Result<(), Problems> {
+        self.engine.load(sources, self.clock.now())
+    }
+
     /// Puts rules in the place of those before.
     pub fn install(&self, rules: Vec<FileSpec>) {
         self.engine.install(rules, self.clock.now());
@@ -78,7 +83,11 @@ impl Gate {
     }
 
     /// Decides a request that holds what it is given.
-    pub(crate) fn acquire(&self, request: &Request<'_>, protocol: Protocol) -> Result<(Verdict, Option<Lease>), RequestError> {
+    pub(crate) fn acquire(
+        &self,
+        request: &Request<'_>,
+        protocol: Protocol,
+    ) -> Result<(Verdict, Option<Lease>), RequestError> {
         let now = self.clock.now();
         let (answer, lease) = match self.engine.acquire(request, now) {
             Ok((step, lease)) => (Ok(step.ready()), lease),

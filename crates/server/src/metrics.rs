@@ -143,7 +143,7 @@ impl Metrics {
         last_good.store(u64::from(good), Ordering::Relaxed);
     }
 
-    /// All of it as text, in the format of OpenMetrics.
+    /// All of it as text, in the format of `OpenMetrics`.
     pub(crate) fn encode(&self, ledger: Stats) -> Result<String, fmt::Error> {
         Exposition::of(self, ledger).encode()
     }

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::MissedTickBehavior;
-use tollgate::policy::{DefaultAlgorithm, Problems, Source, read_all, sources};
+use tollgate::policy::{Consistency, Place, PlacedLimit, Problems, Source, sources};
 
 use crate::drain::Drain;
 use crate::gate::Gate;
@@ -25,7 +25,6 @@ const SETTLED_NS: i128 = 1_000_000_000;
 /// Where rules come from, and what was last read there.
 pub(crate) struct Rules {
     path: PathBuf,
-    default_algorithm: DefaultAlgorithm,
     stamps: Vec<Stamp>,
     settled: bool,
     /// What was last read, or why nothing could be.
@@ -43,13 +42,8 @@ struct Stamp {
 
 impl Rules {
     /// Reads the rules for the first time.
-    pub(crate) fn load(
-        path: PathBuf,
-        default_algorithm: DefaultAlgorithm,
-        gate: &Gate,
-    ) -> Result<Rules, Problems> {
-        let mut rules =
-            Rules { path, default_algorithm, stamps: Vec::new(), settled: false, read: Ok(Vec::new()) };
+    pub(crate) fn load(path: PathBuf, gate: &Gate) -> Result<Rules, Problems> {
+        let mut rules = Rules { path, stamps: Vec::new(), settled: false, read: Ok(Vec::new()) };
         rules.look(gate);
         let texts = sources(&rules.path);
         rules.take_over(texts, gate)?;
@@ -76,10 +70,12 @@ impl Rules {
             Ok(texts) => Ok(texts.clone()),
             Err(problems) => Err(problems.to_string()),
         };
-        let specs = texts.and_then(|texts| read_all(&texts, self.default_algorithm));
-        gate.metrics().observe_reload(specs.is_ok());
-        gate.install(specs?);
-        Ok(())
+        let loaded = texts.and_then(|texts| gate.load(&texts));
+        gate.metrics().observe_reload(loaded.is_ok());
+        if loaded.is_ok() {
+            warn_of_promises(gate);
+        }
+        loaded
     }
 
     /// Whether the files may have changed since they were last looked at.
@@ -124,6 +120,19 @@ pub(crate) async fn keep_up(mut rules: Rules, gate: Arc<Gate>, mut drain: Drain)
             }
             None => {}
         }
+    }
+}
+
+/// Says which rules ask for more than a store in memory can give.
+fn warn_of_promises(gate: &Gate) {
+    let Some(snapshot) = gate.snapshot() else { return };
+    let shared = |limit: &&PlacedLimit| !matches!(limit.consistency(), None | Some(Consistency::Local));
+    let rules = snapshot.places().flat_map(Place::limits).filter(shared).count();
+    if rules > 0 {
+        tracing::warn!(
+            rules,
+            "rules ask for a shared count, but the store is `memory`: this process alone decides"
+        );
     }
 }
 

@@ -14,6 +14,7 @@ use tokio::task::JoinSet;
 use tollgate::EngineError;
 use tollgate::policy::Problems;
 
+use crate::admin;
 use crate::connection::{self, Versions};
 use crate::drain::Stopper;
 use crate::gate::Gate;
@@ -21,7 +22,6 @@ use crate::protocol::{http, resp, rls};
 use crate::reload::{self, Rules};
 use crate::settings::{Listen, Settings};
 use crate::workers::{self, Handler, Workers};
-use crate::admin;
 
 /// How often the ledger is tended.
 const TEND_INTERVAL: Duration = Duration::from_millis(1);
@@ -38,7 +38,7 @@ pub enum ServeError {
     #[error(transparent)]
     Engine(#[from] EngineError),
     /// An address cannot be listened at.
-    #[error("cannot listen for {what} at {address}: {source}{}", advice(*.what, .source))]
+    #[error("cannot listen for {what} at {address}: {source}{}", advice(.what, .source))]
     Listen {
         /// Which listener.
         what: &'static str,
@@ -54,7 +54,9 @@ pub enum ServeError {
 
 fn advice(what: &str, error: &io::Error) -> String {
     match error.kind() {
-        io::ErrorKind::AddrInUse => format!("; something else listens there: choose another address with --{what}, or `--{what} off`"),
+        io::ErrorKind::AddrInUse => {
+            format!("; something else listens there: choose another address with --{what}, or `--{what} off`")
+        }
         io::ErrorKind::PermissionDenied => "; ports below 1024 need a privilege".to_owned(),
         _ => String::new(),
     }
@@ -89,8 +91,7 @@ pub struct Running {
 /// Starts a server. Comes back when it listens everywhere and has its rules.
 pub async fn serve(settings: Settings) -> Result<Running, ServeError> {
     let gate = Arc::new(Gate::new(settings.gate.clone())?);
-    let rules = Rules::load(settings.rules.clone(), settings.gate.engine.default_algorithm, &gate)
-        .map_err(ServeError::Rules)?;
+    let rules = Rules::load(settings.rules.clone(), &gate).map_err(ServeError::Rules)?;
     let (workers, _threads) = Workers::start(settings.workers).map_err(ServeError::Threads)?;
     let mut starting = Starting {
         workers: Arc::new(workers),
@@ -100,10 +101,16 @@ pub async fn serve(settings: Settings) -> Result<Running, ServeError> {
         connections_max: settings.connections_max.clamp(1, Semaphore::MAX_PERMITS),
     };
     let addresses = Addresses {
-        http: starting.listen("http", settings.http, web(http::router(Arc::clone(&gate)), Versions::Any)).await?,
-        grpc: starting.listen("grpc", settings.grpc, web(rls::router(Arc::clone(&gate)), Versions::Two)).await?,
+        http: starting
+            .listen("http", settings.http, web(http::router(Arc::clone(&gate)), Versions::Any))
+            .await?,
+        grpc: starting
+            .listen("grpc", settings.grpc, web(rls::router(Arc::clone(&gate)), Versions::Two))
+            .await?,
         resp: starting.listen("resp", settings.resp, redis(&gate)).await?,
-        admin: starting.listen("admin", settings.admin, web(admin::router(Arc::clone(&gate)), Versions::Any)).await?,
+        admin: starting
+            .listen("admin", settings.admin, web(admin::router(Arc::clone(&gate)), Versions::Any))
+            .await?,
     };
     let Starting { stopper, mut tasks, rooms, connections_max, .. } = starting;
     tasks.spawn(reload::keep_up(rules, Arc::clone(&gate), stopper.drain()));
@@ -111,7 +118,17 @@ pub async fn serve(settings: Settings) -> Result<Running, ServeError> {
     tend(&gate, &tending).map_err(ServeError::Threads)?;
     gate.set_ready(true);
     let Settings { drain_delay, drain_timeout, .. } = settings;
-    Ok(Running { addresses, gate, stopper, tasks, rooms, connections_max, drain_delay, drain_timeout, tending })
+    Ok(Running {
+        addresses,
+        gate,
+        stopper,
+        tasks,
+        rooms,
+        connections_max,
+        drain_delay,
+        drain_timeout,
+        tending,
+    })
 }
 
 impl Running {
@@ -158,14 +175,25 @@ struct Starting {
 }
 
 impl Starting {
-    async fn listen(&mut self, what: &'static str, at: Listen, handler: Handler) -> Result<Option<SocketAddr>, ServeError> {
+    async fn listen(
+        &mut self,
+        what: &'static str,
+        at: Listen,
+        handler: Handler,
+    ) -> Result<Option<SocketAddr>, ServeError> {
         let Listen::At(address) = at else { return Ok(None) };
         let refused = |source| ServeError::Listen { what, address, source };
         let listener = TcpListener::bind(address).await.map_err(refused)?;
         let address = listener.local_addr().map_err(refused)?;
         let room = Arc::new(Semaphore::new(self.connections_max));
         self.rooms.push(Arc::clone(&room));
-        self.tasks.spawn(workers::accept(listener, Arc::clone(&self.workers), handler, room, self.stopper.drain()));
+        self.tasks.spawn(workers::accept(
+            listener,
+            Arc::clone(&self.workers),
+            handler,
+            room,
+            self.stopper.drain(),
+        ));
         Ok(Some(address))
     }
 }
@@ -187,7 +215,7 @@ fn tend(gate: &Arc<Gate>, tending: &Arc<AtomicBool>) -> io::Result<()> {
         while tending.load(Ordering::Relaxed) {
             gate.engine().tend(gate.now());
             tends = tends.wrapping_add(1);
-            if tends % TENDS_PER_WALL_LOOK == 0 {
+            if tends.is_multiple_of(TENDS_PER_WALL_LOOK) {
                 gate.clock().follow_wall_time();
             }
             thread::sleep(TEND_INTERVAL);

@@ -23,8 +23,3 @@ mod table;
 
 pub use clock::Clock;
 pub use ledger::{Charge, Entry, Key, Ledger, LedgerError, LedgerSettings, Stats};
-
-/// The example of the README, compiled and run like any other.
-#[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-pub struct Readme;

@@ -28,7 +28,8 @@ pub(super) fn post(server: &str, path: &str, question: &Value) -> Result<Answer,
     if authority.contains("://") {
         return Err(Failure::Usage(format!("--server: \"{server}\" is not an http:// address")));
     }
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::Runtime)?;
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::Runtime)?;
     let exchange = exchange(authority, path, question.to_string());
     let answer = runtime.block_on(async { tokio::time::timeout(TIMEOUT, exchange).await });
     match answer {

@@ -45,6 +45,9 @@ impl Reader<'_, '_> {
             return Some(value);
         }
         let meant = match scalar.text.to_ascii_lowercase().as_str() {
+            // As in YAML 1.1, which envoyproxy/ratelimit reads.
+            "yes" | "on" | "y" if scalar.plain => return Some(true),
+            "no" | "off" | "n" if scalar.plain => return Some(false),
             "true" | "yes" | "on" | "y" | "1" => "write `true`",
             "false" | "no" | "off" | "n" | "0" => "write `false`",
             _ => "write `true` or `false`",

@@ -68,7 +68,8 @@ async fn everything_else() {
     for (method, path) in asked {
         let (head, body) = send(&gate, method.clone(), path).await;
         let first = body.lines().next().unwrap_or_default();
-        writeln!(told, "{method} {path}: {} {first}", head.status.as_u16()).unwrap();
+        let line = format!("{method} {path}: {} {first}", head.status.as_u16());
+        writeln!(told, "{}", line.trim_end()).unwrap();
     }
     assert_snapshot!(told, @r#"
     GET /: 200 Tollgate, a rate limiter: the admin listener.
@@ -76,7 +77,7 @@ async fn everything_else() {
     GET /readyz: 200 ready
     GET /nowhere: 404 Tollgate, a rate limiter: the admin listener.
     POST /metrics: 405 {"error":{"code":"method_not_allowed","message":"this path takes another method: see the Allow header"}}
-    OPTIONS /metrics: 204 
+    OPTIONS /metrics: 204
     HEAD /metrics: 200
     "#);
 }

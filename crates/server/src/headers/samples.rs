@@ -15,10 +15,7 @@ pub(crate) const NOW: Time = Time::from_ticks(1_700_000_010_000_000_000);
 
 /// A table that is as small as can be.
 pub(crate) fn engine_settings() -> EngineSettings {
-    EngineSettings {
-        ledger: LedgerSettings::with_cap(1 << 20),
-        ..EngineSettings::default()
-    }
+    EngineSettings { ledger: LedgerSettings::with_cap(1 << 20), ..EngineSettings::default() }
 }
 
 /// An engine with these policies.
@@ -94,6 +91,11 @@ pub(crate) fn per_minute(units: u64) -> RuleLimit {
     limit(FixedWindow::new(rate(units, period.length().unwrap())).into(), units, period)
 }
 
+/// Windows of which the next begins in 2052: for tests at the time of day.
+pub(crate) fn per_age(units: u64) -> RuleLimit {
+    per(units, Duration::from_hours(240_000))
+}
+
 /// A bucket that is filled within a minute.
 pub(crate) fn bucket(units: u64, burst: u64) -> RuleLimit {
     let minute = Duration::from_mins(1);
@@ -101,18 +103,18 @@ pub(crate) fn bucket(units: u64, burst: u64) -> RuleLimit {
     limit(bucket.into(), units, Period::Unit(Unit::Minute))
 }
 
-/// So many at once, each for half a minute at most.
+/// So many at once, each for an hour at most.
 pub(crate) fn at_once(units: u64) -> RuleLimit {
-    let hold_max = Duration::from_secs(30);
+    let hold_max = Duration::from_hours(1);
     let span = Tick::NANOSECOND.span(hold_max).unwrap();
     limit(Concurrency::new(units, span).unwrap().into(), units, Period::Length(hold_max))
 }
 
-/// A queue that moves on once a second, in which nobody waits longer than two.
+/// A queue that moves on once an hour, in which nobody waits longer than two.
 pub(crate) fn queue() -> RuleLimit {
-    let wait_max = Tick::NANOSECOND.span(Duration::from_secs(2)).unwrap();
-    let queue = LeakyQueue::new(rate(60, Duration::from_mins(1)), wait_max).unwrap();
-    limit(queue.into(), 60, Period::Unit(Unit::Minute))
+    let wait_max = Tick::NANOSECOND.span(Duration::from_hours(2)).unwrap();
+    let queue = LeakyQueue::new(rate(1, Duration::from_hours(1)), wait_max).unwrap();
+    limit(queue.into(), 1, Period::Unit(Unit::Hour))
 }
 
 /// Nothing.

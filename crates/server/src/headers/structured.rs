@@ -22,7 +22,9 @@ pub(super) const TITLE_CHARACTERS_MAX: usize = 256;
 pub(super) fn policies(verdict: &Verdict) -> String {
     let mut list = String::with_capacity(64);
     let rulings = verdict.rulings();
-    for (at, ruling) in rulings.iter().take(POLICIES_MAX).enumerate().filter(|(_, ruling)| advice::counts(ruling)) {
+    for (at, ruling) in
+        rulings.iter().take(POLICIES_MAX).enumerate().filter(|(_, ruling)| advice::counts(ruling))
+    {
         // Several descriptors may have met the same limit.
         if rulings[..at].iter().any(|earlier| is_same_policy(verdict, earlier, ruling)) {
             continue;

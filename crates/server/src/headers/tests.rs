@@ -154,8 +154,8 @@ fn how_many_at_once() {
     // More than there are: not before somebody changes the rule.
     assert_snapshot!(text(&ask_at(&engine, "uploads", 2, NOW), STRUCTURED), @r#"
     ratelimit-policy: "uploads";q=1;qu="concurrent-requests"
-    ratelimit: "uploads";r=0;t=30
-    retry-after: 30
+    ratelimit: "uploads";r=0;t=3600
+    retry-after: 3600
     "#);
 }
 
@@ -198,12 +198,12 @@ fn a_queue_admits_and_delays() {
     assert_snapshot!(text(&ask(&engine, "mail"), ALL), @r#"
     x-ratelimit-limit: 3
     x-ratelimit-remaining: 1
-    x-ratelimit-reset: 1700000012
-    ratelimit-policy: "mail";q=60;w=60
-    ratelimit: "mail";r=1;t=2
+    x-ratelimit-reset: 1700007210
+    ratelimit-policy: "mail";q=1;w=3600
+    ratelimit: "mail";r=1;t=7200
     ratelimit-limit: 3
     ratelimit-remaining: 1
-    ratelimit-reset: 2
+    ratelimit-reset: 7200
     "#);
 }
 

@@ -4,7 +4,6 @@ use std::sync::OnceLock;
 
 /// Entries of one chunk.
 const CHUNK: usize = 256;
-const CHUNKS_MAX: usize = 256;
 
 /// Entries by number, made in chunks when first asked for.
 #[derive(Debug)]
@@ -14,12 +13,12 @@ pub(super) struct Chunked<T> {
 
 impl<T> Chunked<T> {
     /// The most entries there can be. With one of 64 bytes for each, 4 MiB.
-    pub(super) const LEN_MAX: usize = CHUNK * CHUNKS_MAX;
+    pub(super) const LEN_MAX: usize = 1 << 16;
 }
 
 impl<T: Default> Chunked<T> {
     pub(super) fn new() -> Chunked<T> {
-        Chunked { chunks: (0..CHUNKS_MAX).map(|_| OnceLock::new()).collect() }
+        Chunked { chunks: (0..Chunked::<T>::LEN_MAX / CHUNK).map(|_| OnceLock::new()).collect() }
     }
 
     /// The entry of a number, if it is below [`Chunked::LEN_MAX`].

@@ -37,9 +37,11 @@ const RULE_COUNTERS: [(&str, &str, PerRule); 4] = [
         totals.shadow_denied
     }),
     ("ratelimit_near_limit", "Decisions of a rule that allowed, near its limit.", |totals| totals.near_limit),
-    ("ratelimit_shadow_near_limit", "Decisions of a rule in shadow mode that allowed, near its limit.", |totals| {
-        totals.shadow_near_limit
-    }),
+    (
+        "ratelimit_shadow_near_limit",
+        "Decisions of a rule in shadow mode that allowed, near its limit.",
+        |totals| totals.shadow_near_limit,
+    ),
 ];
 
 /// What became of a decision.
@@ -121,7 +123,8 @@ impl Exposition {
                 put(&mut family, &[("protocol", protocol), ("outcome", outcome)], value)?;
             }
         }
-        let mut family = counters(encoder, "ratelimit_bad_requests", "Requests without an answer, by protocol.")?;
+        let mut family =
+            counters(encoder, "ratelimit_bad_requests", "Requests without an answer, by protocol.")?;
         for (protocol, totals) in by_protocol() {
             put(&mut family, &[("protocol", protocol)], totals.bad_requests)?;
         }
@@ -137,7 +140,8 @@ impl Exposition {
     }
 
     fn encode_process(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let mut family = counters(encoder, "ratelimit_config_reloads", "Attempts to load the rules, by result.")?;
+        let mut family =
+            counters(encoder, "ratelimit_config_reloads", "Attempts to load the rules, by result.")?;
         for (result, value) in ["failure", "success"].into_iter().zip(self.reloads) {
             put(&mut family, &[("result", result)], value)?;
         }
@@ -202,6 +206,7 @@ fn histogram(totals: &ProtocolTotals) -> (f64, u64, Vec<(f64, u64)>) {
     let seconds = |ns: u64| ns as f64 / 1e9;
     let ends_s = BUCKET_ENDS_NS.into_iter().map(seconds).chain([f64::INFINITY]);
     let [denied, allowed] = totals.took;
-    let buckets: Vec<_> = ends_s.zip(denied.iter().zip(allowed).map(|(denied, allowed)| denied + allowed)).collect();
+    let buckets: Vec<_> =
+        ends_s.zip(denied.iter().zip(allowed).map(|(denied, allowed)| denied + allowed)).collect();
     (seconds(totals.took_ns), buckets.iter().map(|(_, count)| count).sum(), buckets)
 }

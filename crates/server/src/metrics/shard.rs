@@ -122,7 +122,11 @@ impl Special {
 
 impl Default for Shard {
     fn default() -> Shard {
-        Shard { rules: Chunked::new(), specials: array::from_fn(|_| RuleCounts::default()), protocols: array::from_fn(|_| ProtocolCounts::default()) }
+        Shard {
+            rules: Chunked::new(),
+            specials: array::from_fn(|_| RuleCounts::default()),
+            protocols: array::from_fn(|_| ProtocolCounts::default()),
+        }
     }
 }
 
@@ -134,7 +138,10 @@ impl Shard {
     }
 
     pub(super) fn rules(&self) -> impl Iterator<Item = (usize, RuleTotals)> {
-        self.rules.iter().filter(|(_, counts)| !counts.is_unused()).map(|(index, counts)| (index, counts.read()))
+        self.rules
+            .iter()
+            .filter(|(_, counts)| !counts.is_unused())
+            .map(|(index, counts)| (index, counts.read()))
     }
 
     #[inline]

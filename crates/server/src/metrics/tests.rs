@@ -2,9 +2,10 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::thread;
+use std::time::Duration;
 
 use insta::assert_snapshot;
-use tollgate::core::Span;
+use tollgate::core::{Span, TokenBucket};
 use tollgate::policy::{FileSpec, Unit};
 use tollgate::{Descriptor, Engine, OwnLimit, Request, Stats, Verdict};
 
@@ -20,10 +21,14 @@ fn text(metrics: &Metrics) -> String {
     metrics.encode(Stats { keys: 3, bytes: 4_096, reclaimed: 2, evicted: 1 }).unwrap()
 }
 
-/// The lines about rules.
-fn rules(metrics: &Metrics) -> String {
+/// Those lines of the text that are of interest.
+fn lines(metrics: &Metrics, of_interest: impl Fn(&str) -> bool) -> String {
     let text = text(metrics);
-    text.lines().filter(|line| line.contains("rule=")).fold(String::new(), |lines, line| lines + line + "\n")
+    text.lines().filter(|line| of_interest(line)).fold(String::new(), |lines, line| lines + line + "\n")
+}
+
+fn rules(metrics: &Metrics) -> String {
+    lines(metrics, |line| line.contains("rule=\""))
 }
 
 fn observe(metrics: &Metrics, verdict: &Verdict) {
@@ -35,7 +40,7 @@ fn decide(engine: &Engine, domain: &str, descriptors: &[Descriptor<'_>]) -> Verd
 }
 
 #[test]
-fn all_of_it() {
+fn what_rules_have_decided() {
     let metrics = Metrics::new(0.8);
     let mut trial = policy("trial", vec![per_minute(1)]);
     trial.rule = shadow(trial.rule);
@@ -44,19 +49,14 @@ fn all_of_it() {
         observe(&metrics, &ask(&engine, "search"));
     }
     for _ in 0..3 {
-        metrics.observe(&ask(&engine, "trial"), Protocol::Rls, Span::from_ticks(200_000_000));
+        observe(&metrics, &ask(&engine, "trial"));
     }
-    let throttle = tollgate::core::TokenBucket::new(rate(1, std::time::Duration::from_secs(1)), 1).unwrap().into();
+    let throttle = TokenBucket::new(rate(1, Duration::from_secs(1)), 1).unwrap().into();
     for _ in 0..2 {
         metrics.observe_throttle(&engine.throttle(b"k", &throttle, 1, NOW), TOOK);
     }
-    metrics.observe_bad_request(Protocol::Resp);
-    metrics.observe_peek(Protocol::Http);
-    metrics.observe_reload(true);
-    metrics.observe_reload(false);
-    assert_snapshot!(text(&metrics), @r#"
+    assert_snapshot!(lines(&metrics, |line| line.contains("rule") && !line.contains("config")), @r#"
     # HELP ratelimit_decisions Decisions, by rule and outcome.
-    # TYPE ratelimit_decisions counter
     ratelimit_decisions_total{domain="",rule="cl.throttle",outcome="allowed"} 1
     ratelimit_decisions_total{domain="",rule="cl.throttle",outcome="denied"} 1
     ratelimit_decisions_total{domain="",rule="cl.throttle",outcome="shadow_denied"} 0
@@ -67,107 +67,96 @@ fn all_of_it() {
     ratelimit_decisions_total{domain="",rule="trial",outcome="denied"} 0
     ratelimit_decisions_total{domain="",rule="trial",outcome="shadow_denied"} 2
     # HELP ratelimit_denied Decisions of a rule that denied a request.
-    # TYPE ratelimit_denied counter
     ratelimit_denied_total{domain="",rule="cl.throttle"} 1
     ratelimit_denied_total{domain="",rule="search"} 2
     ratelimit_denied_total{domain="",rule="trial"} 0
     # HELP ratelimit_shadow_denied Decisions of a rule over its limit that denied nothing.
-    # TYPE ratelimit_shadow_denied counter
     ratelimit_shadow_denied_total{domain="",rule="cl.throttle"} 0
     ratelimit_shadow_denied_total{domain="",rule="search"} 0
     ratelimit_shadow_denied_total{domain="",rule="trial"} 2
     # HELP ratelimit_near_limit Decisions of a rule that allowed, near its limit.
-    # TYPE ratelimit_near_limit counter
     ratelimit_near_limit_total{domain="",rule="cl.throttle"} 1
     ratelimit_near_limit_total{domain="",rule="search"} 1
     ratelimit_near_limit_total{domain="",rule="trial"} 0
     # HELP ratelimit_shadow_near_limit Decisions of a rule in shadow mode that allowed, near its limit.
-    # TYPE ratelimit_shadow_near_limit counter
     ratelimit_shadow_near_limit_total{domain="",rule="cl.throttle"} 0
     ratelimit_shadow_near_limit_total{domain="",rule="search"} 0
     ratelimit_shadow_near_limit_total{domain="",rule="trial"} 1
     # HELP ratelimit_remaining Units left to the key that the rule has met last.
-    # TYPE ratelimit_remaining gauge
     ratelimit_remaining{domain="",rule="cl.throttle"} 0
     ratelimit_remaining{domain="",rule="search"} 0
     ratelimit_remaining{domain="",rule="trial"} 0
+    "#);
+}
+
+#[test]
+fn what_came_in() {
+    let metrics = Metrics::new(0.8);
+    let engine = engine(vec![policy("search", vec![per_minute(1)])]);
+    for took_ns in [1, 250, 251, 1_000_000_000] {
+        metrics.observe(&ask(&engine, "search"), Protocol::Http, Span::from_ticks(took_ns));
+    }
+    metrics.observe_bad_request(Protocol::Resp);
+    metrics.observe_peek(Protocol::Http);
+    let others = |line: &str| line.contains("_duration") && (line.contains("rls") || line.contains("resp"));
+    assert_snapshot!(lines(&metrics, |line| !others(line) && (line.contains("protocol") || line.contains("_duration"))), @r#"
     # HELP ratelimit_requests Requests, by protocol and outcome.
-    # TYPE ratelimit_requests counter
-    ratelimit_requests_total{protocol="rls",outcome="allowed"} 3
+    ratelimit_requests_total{protocol="rls",outcome="allowed"} 0
     ratelimit_requests_total{protocol="rls",outcome="denied"} 0
     ratelimit_requests_total{protocol="rls",outcome="peek"} 0
-    ratelimit_requests_total{protocol="http",outcome="allowed"} 5
-    ratelimit_requests_total{protocol="http",outcome="denied"} 2
+    ratelimit_requests_total{protocol="http",outcome="allowed"} 1
+    ratelimit_requests_total{protocol="http",outcome="denied"} 3
     ratelimit_requests_total{protocol="http",outcome="peek"} 1
-    ratelimit_requests_total{protocol="resp",outcome="allowed"} 1
-    ratelimit_requests_total{protocol="resp",outcome="denied"} 1
+    ratelimit_requests_total{protocol="resp",outcome="allowed"} 0
+    ratelimit_requests_total{protocol="resp",outcome="denied"} 0
     ratelimit_requests_total{protocol="resp",outcome="peek"} 0
     # HELP ratelimit_bad_requests Requests without an answer, by protocol.
-    # TYPE ratelimit_bad_requests counter
     ratelimit_bad_requests_total{protocol="rls"} 0
     ratelimit_bad_requests_total{protocol="http"} 0
     ratelimit_bad_requests_total{protocol="resp"} 1
     # HELP ratelimit_check_duration_seconds Time that decisions took, without reading the request and writing the answer.
     # TYPE ratelimit_check_duration_seconds histogram
     # UNIT ratelimit_check_duration_seconds seconds
-    ratelimit_check_duration_seconds_sum{protocol="rls"} 0.6
-    ratelimit_check_duration_seconds_count{protocol="rls"} 3
-    ratelimit_check_duration_seconds_bucket{le="2.5e-7",protocol="rls"} 0
-    ratelimit_check_duration_seconds_bucket{le="5e-7",protocol="rls"} 0
-    ratelimit_check_duration_seconds_bucket{le="0.000001",protocol="rls"} 0
-    ratelimit_check_duration_seconds_bucket{le="0.0000025",protocol="rls"} 0
-    ratelimit_check_duration_seconds_bucket{le="0.000005",protocol="rls"} 0
-    ratelimit_check_duration_seconds_bucket{le="0.00001",protocol="rls"} 0
-    ratelimit_check_duration_seconds_bucket{le="0.000025",protocol="rls"} 0
-    ratelimit_check_duration_seconds_bucket{le="0.00005",protocol="rls"} 0
-    ratelimit_check_duration_seconds_bucket{le="0.0001",protocol="rls"} 0
-    ratelimit_check_duration_seconds_bucket{le="0.00025",protocol="rls"} 0
-    ratelimit_check_duration_seconds_bucket{le="0.001",protocol="rls"} 0
-    ratelimit_check_duration_seconds_bucket{le="0.0025",protocol="rls"} 0
-    ratelimit_check_duration_seconds_bucket{le="0.01",protocol="rls"} 0
-    ratelimit_check_duration_seconds_bucket{le="0.1",protocol="rls"} 0
-    ratelimit_check_duration_seconds_bucket{le="+Inf",protocol="rls"} 3
-    ratelimit_check_duration_seconds_sum{protocol="http"} 0.0000049
-    ratelimit_check_duration_seconds_count{protocol="http"} 7
-    ratelimit_check_duration_seconds_bucket{le="2.5e-7",protocol="http"} 0
-    ratelimit_check_duration_seconds_bucket{le="5e-7",protocol="http"} 0
-    ratelimit_check_duration_seconds_bucket{le="0.000001",protocol="http"} 7
-    ratelimit_check_duration_seconds_bucket{le="0.0000025",protocol="http"} 7
-    ratelimit_check_duration_seconds_bucket{le="0.000005",protocol="http"} 7
-    ratelimit_check_duration_seconds_bucket{le="0.00001",protocol="http"} 7
-    ratelimit_check_duration_seconds_bucket{le="0.000025",protocol="http"} 7
-    ratelimit_check_duration_seconds_bucket{le="0.00005",protocol="http"} 7
-    ratelimit_check_duration_seconds_bucket{le="0.0001",protocol="http"} 7
-    ratelimit_check_duration_seconds_bucket{le="0.00025",protocol="http"} 7
-    ratelimit_check_duration_seconds_bucket{le="0.001",protocol="http"} 7
-    ratelimit_check_duration_seconds_bucket{le="0.0025",protocol="http"} 7
-    ratelimit_check_duration_seconds_bucket{le="0.01",protocol="http"} 7
-    ratelimit_check_duration_seconds_bucket{le="0.1",protocol="http"} 7
-    ratelimit_check_duration_seconds_bucket{le="+Inf",protocol="http"} 7
-    ratelimit_check_duration_seconds_sum{protocol="resp"} 0.0000014
-    ratelimit_check_duration_seconds_count{protocol="resp"} 2
-    ratelimit_check_duration_seconds_bucket{le="2.5e-7",protocol="resp"} 0
-    ratelimit_check_duration_seconds_bucket{le="5e-7",protocol="resp"} 0
-    ratelimit_check_duration_seconds_bucket{le="0.000001",protocol="resp"} 2
-    ratelimit_check_duration_seconds_bucket{le="0.0000025",protocol="resp"} 2
-    ratelimit_check_duration_seconds_bucket{le="0.000005",protocol="resp"} 2
-    ratelimit_check_duration_seconds_bucket{le="0.00001",protocol="resp"} 2
-    ratelimit_check_duration_seconds_bucket{le="0.000025",protocol="resp"} 2
-    ratelimit_check_duration_seconds_bucket{le="0.00005",protocol="resp"} 2
-    ratelimit_check_duration_seconds_bucket{le="0.0001",protocol="resp"} 2
-    ratelimit_check_duration_seconds_bucket{le="0.00025",protocol="resp"} 2
-    ratelimit_check_duration_seconds_bucket{le="0.001",protocol="resp"} 2
-    ratelimit_check_duration_seconds_bucket{le="0.0025",protocol="resp"} 2
-    ratelimit_check_duration_seconds_bucket{le="0.01",protocol="resp"} 2
-    ratelimit_check_duration_seconds_bucket{le="0.1",protocol="resp"} 2
-    ratelimit_check_duration_seconds_bucket{le="+Inf",protocol="resp"} 2
-    # HELP ratelimit_config_reloads Attempts to load the rules, by result.
+    ratelimit_check_duration_seconds_sum{protocol="http"} 1.000000502
+    ratelimit_check_duration_seconds_count{protocol="http"} 4
+    ratelimit_check_duration_seconds_bucket{le="2.5e-7",protocol="http"} 2
+    ratelimit_check_duration_seconds_bucket{le="5e-7",protocol="http"} 3
+    ratelimit_check_duration_seconds_bucket{le="0.000001",protocol="http"} 3
+    ratelimit_check_duration_seconds_bucket{le="0.0000025",protocol="http"} 3
+    ratelimit_check_duration_seconds_bucket{le="0.000005",protocol="http"} 3
+    ratelimit_check_duration_seconds_bucket{le="0.00001",protocol="http"} 3
+    ratelimit_check_duration_seconds_bucket{le="0.000025",protocol="http"} 3
+    ratelimit_check_duration_seconds_bucket{le="0.00005",protocol="http"} 3
+    ratelimit_check_duration_seconds_bucket{le="0.0001",protocol="http"} 3
+    ratelimit_check_duration_seconds_bucket{le="0.00025",protocol="http"} 3
+    ratelimit_check_duration_seconds_bucket{le="0.001",protocol="http"} 3
+    ratelimit_check_duration_seconds_bucket{le="0.0025",protocol="http"} 3
+    ratelimit_check_duration_seconds_bucket{le="0.01",protocol="http"} 3
+    ratelimit_check_duration_seconds_bucket{le="0.1",protocol="http"} 3
+    ratelimit_check_duration_seconds_bucket{le="+Inf",protocol="http"} 4
+    "#);
+}
+
+#[test]
+fn the_process() {
+    let metrics = Metrics::new(0.8);
+    metrics.observe_reload(true);
+    let unlabelled =
+        |line: &str| !line.contains("protocol") && !line.contains("rule") && !line.contains("_duration");
+    assert_snapshot!(lines(&metrics, unlabelled), @r#"
+    # TYPE ratelimit_decisions counter
+    # TYPE ratelimit_denied counter
+    # TYPE ratelimit_shadow_denied counter
+    # TYPE ratelimit_near_limit counter
+    # TYPE ratelimit_shadow_near_limit counter
+    # TYPE ratelimit_remaining gauge
+    # TYPE ratelimit_requests counter
+    # TYPE ratelimit_bad_requests counter
     # TYPE ratelimit_config_reloads counter
-    ratelimit_config_reloads_total{result="failure"} 1
+    ratelimit_config_reloads_total{result="failure"} 0
     ratelimit_config_reloads_total{result="success"} 1
-    # HELP ratelimit_config_last_load_success 1 if the rules in the files are those in force, 0 if they could not be loaded.
     # TYPE ratelimit_config_last_load_success gauge
-    ratelimit_config_last_load_success 0
+    ratelimit_config_last_load_success 1
     # HELP ratelimit_ledger_keys Keys in the table of counters.
     # TYPE ratelimit_ledger_keys gauge
     ratelimit_ledger_keys 3
@@ -194,6 +183,8 @@ fn all_of_it() {
     tollgate_build_info{version="0.1.0"} 1
     # EOF
     "#);
+    metrics.observe_reload(false);
+    assert!(text(&metrics).contains("ratelimit_config_last_load_success 0\n"));
 }
 
 #[test]
@@ -202,11 +193,15 @@ fn domains_and_limits_of_requests() {
     // Text that would break out of a label if it were not escaped.
     let name = "a\"b\\c\nd";
     let spec = domain(name, vec![("path", Some("/\"x\"\n"), rule(vec![per_minute(9)]))]);
-    engine.install(vec![FileSpec { domain: Some(spec), policies: vec![policy("override", vec![per_minute(5)])] }], NOW);
+    engine.install(
+        vec![FileSpec { domain: Some(spec), policies: vec![policy("override", vec![per_minute(5)])] }],
+        NOW,
+    );
     let metrics = Metrics::new(0.8);
     let entries = [("path", "/\"x\"\n")];
     let own = OwnLimit { requests_per_unit: 3, unit: Some(Unit::Day) };
-    let descriptors = [Descriptor::new(&entries), Descriptor { limit: Some(own), ..Descriptor::new(&entries) }];
+    let descriptors =
+        [Descriptor::new(&entries), Descriptor { limit: Some(own), ..Descriptor::new(&entries) }];
     observe(&metrics, &decide(&engine, name, &descriptors));
     // A policy that is called what limits of requests are called: no series may appear twice.
     observe(&metrics, &ask(&engine, "override"));
@@ -242,7 +237,8 @@ fn quotas_that_let_others_decide_have_not_denied() {
     for _ in 0..3 {
         observe(&metrics, &decide(&engine, "d", &descriptors));
     }
-    let outcomes: String = rules(&metrics).lines().take(6).fold(String::new(), |lines, line| lines + line + "\n");
+    let outcomes: String =
+        rules(&metrics).lines().take(6).fold(String::new(), |lines, line| lines + line + "\n");
     assert_snapshot!(outcomes, @r#"
     ratelimit_decisions_total{domain="d",rule="large",outcome="allowed"} 2
     ratelimit_decisions_total{domain="d",rule="large",outcome="denied"} 1
@@ -262,9 +258,7 @@ fn rules_beyond_the_table_are_counted_together() {
     for at in [0, count - 3, count - 2, count - 1] {
         observe(&metrics, &ask(&engine, &format!("p{at}")));
     }
-    let allowed = |line: &&str| line.contains("outcome=\"allowed\"");
-    let lines: String = rules(&metrics).lines().filter(allowed).fold(String::new(), |lines, line| lines + line + "\n");
-    assert_snapshot!(lines, @r#"
+    assert_snapshot!(lines(&metrics, |line| line.contains("rule=") && line.contains("\"allowed\"")), @r#"
     ratelimit_decisions_total{domain="",rule="other",outcome="allowed"} 2
     ratelimit_decisions_total{domain="",rule="p0",outcome="allowed"} 1
     ratelimit_decisions_total{domain="",rule="p65535",outcome="allowed"} 1

@@ -44,7 +44,8 @@ const ACQUIRE_BYTES_MAX: usize = 64 << 10;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
-const WHERE_TO_GO: &str = "POST to /v1/check, /v1/peek, /v1/acquire, /v1/release or /json; GET /healthz, /readyz or /healthcheck";
+const WHERE_TO_GO: &str =
+    "POST to /v1/check, /v1/peek, /v1/acquire, /v1/release or /json; GET /healthz, /readyz or /healthcheck";
 
 const ABOUT: &str = r#"Tollgate, a rate limiter. May this request pass?
 
@@ -91,7 +92,11 @@ pub(crate) async fn wrong_method(method: Method) -> Response {
 }
 
 async fn readyz(State(gate): State<Arc<Gate>>) -> (StatusCode, &'static str) {
-    if gate.is_ready() { (StatusCode::OK, "ready\n") } else { (StatusCode::SERVICE_UNAVAILABLE, "not ready\n") }
+    if gate.is_ready() {
+        (StatusCode::OK, "ready\n")
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, "not ready\n")
+    }
 }
 
 /// As envoyproxy/ratelimit answers it.
@@ -136,7 +141,11 @@ async fn release(State(gate): State<Arc<Gate>>, request: Request) -> Result<Resp
 async fn json(State(gate): State<Arc<Gate>>, request: Request) -> Result<Response, Problem> {
     let body = body(&gate, request, BODY_BYTES_MAX).await?;
     let (status, answer) = json_check(&gate, &body);
-    let kind = if status == StatusCode::BAD_REQUEST { HeaderValue::from_static("text/plain; charset=utf-8") } else { JSON };
+    let kind = if status == StatusCode::BAD_REQUEST {
+        HeaderValue::from_static("text/plain; charset=utf-8")
+    } else {
+        JSON
+    };
     Ok((status, [(CONTENT_TYPE, kind)], answer).into_response())
 }
 
@@ -148,7 +157,8 @@ async fn body(gate: &Gate, request: Request, max: usize) -> Result<Bytes, Proble
 async fn read_body(request: Request, max: usize) -> Result<Bytes, Problem> {
     let (head, body) = request.into_parts();
     // Said before anything is read, so that the sender need not bother.
-    let length = head.headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
+    let length =
+        head.headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
     if length.is_some_and(|length| length > max as u64) {
         return Err(Problem::BodyTooLarge { max });
     }

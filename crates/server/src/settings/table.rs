@@ -3,8 +3,8 @@
 use tollgate::LedgerSettings;
 use tollgate::policy::DefaultAlgorithm;
 
-use super::value::{SettingError, boolean, bytes, count, duration, listen, log_format, meaningless, ratio};
 use super::Settings;
+use super::value::{SettingError, boolean, bytes, count, duration, listen, log_format, meaningless, ratio};
 
 /// A setting: its names, and how its text becomes part of [`Settings`].
 pub struct Setting {

@@ -26,7 +26,12 @@ fn sizes_and_times_have_units() {
     assert_eq!(set("memory", "64MiB").unwrap().gate.engine.ledger.cap_bytes, 64 << 20);
     assert_eq!(set("drain_timeout", "250ms").unwrap().drain_timeout, Duration::from_millis(250));
     assert_eq!(set("drain_delay", "2").unwrap().drain_delay, Duration::from_secs(2));
-    for (name, text) in [("memory", "99999999999999999999GiB"), ("memory", "1TB"), ("drain_delay", "5h"), ("drain_delay", "-1s")] {
+    for (name, text) in [
+        ("memory", "99999999999999999999GiB"),
+        ("memory", "1TB"),
+        ("drain_delay", "5h"),
+        ("drain_delay", "-1s"),
+    ] {
         assert!(set(name, text).is_err(), "{name} took {text}");
     }
 }
@@ -34,7 +39,13 @@ fn sizes_and_times_have_units() {
 #[test]
 fn numbers_have_ranges() {
     assert_eq!(set("workers", "3").unwrap().workers, 3);
-    for (name, text) in [("workers", "0"), ("connections_max", "-1"), ("near_limit_ratio", "1.5"), ("near_limit_ratio", "NaN"), ("shadow_mode", "maybe")] {
+    for (name, text) in [
+        ("workers", "0"),
+        ("connections_max", "-1"),
+        ("near_limit_ratio", "1.5"),
+        ("near_limit_ratio", "NaN"),
+        ("shadow_mode", "maybe"),
+    ] {
         assert!(set(name, text).is_err(), "{name} took {text}");
     }
 }

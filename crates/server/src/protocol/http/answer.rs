@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Serialize, Serializer};
 use tollgate::core::{Outcome, Span, Tick};
-use tollgate::policy::PlacedLimit;
+use tollgate::policy::{Place, PlacedLimit};
 use tollgate::{Force, Lease, Ruling, Status, Verdict};
 
 use crate::headers::{Advice, window};
@@ -147,11 +147,15 @@ fn reason(advice: &Advice<'_>) -> (&'static str, String) {
         Outcome::Never if limit == 0 => ("blocked", format!("\"{title}\" lets nothing through")),
         Outcome::Never => {
             let cost = ruling.cost;
-            ("cost_above_limit", format!("a cost of {cost} can never pass \"{title}\", which holds at most {limit}"))
+            (
+                "cost_above_limit",
+                format!("a cost of {cost} can never pass \"{title}\", which holds at most {limit}"),
+            )
         }
-        Outcome::Busy => {
-            ("too_many_at_once", format!("\"{title}\" lets {limit} be at it at once: try again when one is done"))
-        }
+        Outcome::Busy => (
+            "too_many_at_once",
+            format!("\"{title}\" lets {limit} be at it at once: try again when one is done"),
+        ),
         Outcome::NotNow { .. } | Outcome::Allowed { .. } => {
             let seconds = advice.retry_after_s().unwrap_or(0);
             let unit = if seconds == 1 { "second" } else { "seconds" };
@@ -177,9 +181,9 @@ fn limit_answer<'a>(verdict: &'a Verdict, descriptor: usize, ruling: &Ruling) ->
     let policy = place.filter(|place| place.domain().is_empty());
     LimitAnswer {
         descriptor: policy.is_none().then_some(descriptor),
-        domain: place.map(|place| place.domain()).filter(|domain| !domain.is_empty()),
-        policy: policy.map(|place| place.path()),
-        rule: place.map_or(OWN_LIMIT_RULE, |place| place.path()),
+        domain: place.map(Place::domain).filter(|domain| !domain.is_empty()),
+        policy: policy.map(Place::path),
+        rule: place.map_or(OWN_LIMIT_RULE, Place::path),
         name: verdict.limit(ruling).and_then(PlacedLimit::name),
         title: verdict.title(ruling),
         enforcement: match ruling.force {

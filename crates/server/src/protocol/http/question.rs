@@ -101,7 +101,9 @@ impl<'a> Question<'a> {
             (true, true) => Err(Problem::bad_request(format!(
                 "`policy`, `key`, `cost` and `tier` do not go with `domain`, `descriptors` and `hits_addend`: {HOW_TO_ASK}"
             ))),
-            (false, false) => Err(Problem::bad_request(format!("there is no question in the body: {HOW_TO_ASK}"))),
+            (false, false) => {
+                Err(Problem::bad_request(format!("there is no question in the body: {HOW_TO_ASK}")))
+            }
             (true, false) => {
                 let policy = required(fields.policy, "policy", "the name of a policy")?;
                 let key = required(fields.key, "key", "whom to count, such as a user or an address")?;

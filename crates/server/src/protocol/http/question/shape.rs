@@ -8,9 +8,9 @@ use std::marker::PhantomData;
 use std::str;
 
 use axum::Json;
+use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{DeserializeOwned, Deserializer, Error, MapAccess, SeqAccess, Visitor};
-use serde::Deserialize;
 use tollgate::policy::Unit;
 
 use crate::protocol::http::problem::Problem;
@@ -53,15 +53,17 @@ fn explain<Owned: DeserializeOwned>(body: &[u8], error: &serde_json::Error, how:
         let at = error.valid_up_to();
         return Problem::bad_request(format!("the body is not UTF-8 from byte {at} on: {how}"));
     }
-    if !error.is_data() {
-        return Problem::bad_request(format!("the body is not JSON: {error}; {how}"));
+    if !body.trim_ascii().starts_with(b"{") {
+        return Problem::bad_request(format!("the body is not a JSON object: {how}"));
     }
-    // The same error once more, with the path of the field in front.
+    // The same error once more, with the path of the field in front; what axum puts before that is left out.
     let placed = Json::<Object<Owned>>::from_bytes(body).err().map(|rejection| rejection.body_text());
-    match placed.as_deref().and_then(|text| text.split_once(": ")) {
-        Some((_, placed)) => Problem::bad_request(placed),
-        None => Problem::bad_request(error.to_string()),
+    let placed = placed.as_deref().and_then(|text| text.split_once(": "));
+    let placed = placed.map_or_else(|| error.to_string(), |(_, placed)| placed.to_owned());
+    if error.is_data() {
+        return Problem::bad_request(placed);
     }
+    Problem::bad_request(format!("the body is not JSON: {placed}; {how}"))
 }
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
@@ -99,7 +101,7 @@ impl<'de, const MAX: usize, T: Deserialize<'de>> Deserialize<'de> for UpTo<MAX, 
                 let mut items = Vec::new();
                 while let Some(item) = list.next_element()? {
                     if items.len() == MAX {
-                        return Err(A::Error::custom(format_args!("more than {MAX} in this list")));
+                        return Err(A::Error::custom(format_args!("this list is longer than {MAX}")));
                     }
                     items.push(item);
                 }

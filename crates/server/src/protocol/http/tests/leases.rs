@@ -28,7 +28,10 @@ async fn descriptors_can_be_held_too() {
     let question = json!({"domain": "web", "descriptors": [{"entries": [{"key": "upload", "value": "x"}]}]});
     let (status, answer) = ask(&gate, "/v1/acquire", question).await;
     assert_eq!(status, 200);
-    assert_eq!(ask(&gate, "/v1/release", json!({"lease": answer["lease"]})).await.1, json!({"released": true}));
+    assert_eq!(
+        ask(&gate, "/v1/release", json!({"lease": answer["lease"]})).await.1,
+        json!({"released": true})
+    );
 }
 
 #[tokio::test]
@@ -45,5 +48,8 @@ async fn the_longest_lease_can_be_released() {
     let key = "k".repeat(super::super::ACQUIRE_BYTES_MAX - 100);
     let (status, answer) = ask(&gate, "/v1/acquire", json!({"policy": "uploads", "key": key})).await;
     assert_eq!(status, 200);
-    assert_eq!(ask(&gate, "/v1/release", json!({"lease": answer["lease"]})).await.1, json!({"released": true}));
+    assert_eq!(
+        ask(&gate, "/v1/release", json!({"lease": answer["lease"]})).await.1,
+        json!({"released": true})
+    );
 }
