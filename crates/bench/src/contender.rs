@@ -112,9 +112,8 @@ impl Kind {
 /// A contender with a table for `keys` keys; 0 lets it start small and grow.
 pub(crate) fn build(kind: Kind, keys: usize) -> Result<Arc<dyn Contender>, Box<dyn Error>> {
     Ok(match kind {
-        Kind::Bucket | Kind::BucketClock | Kind::BucketBatch => {
-            tollgate::build(tollgate::bucket()?, keys)?.one_by_one()
-        }
+        Kind::BucketClock => tollgate::build(tollgate::bucket()?, keys)?.one_by_one_with_clock(),
+        Kind::Bucket | Kind::BucketBatch => tollgate::build(tollgate::bucket()?, keys)?.one_by_one(),
         Kind::Sliding | Kind::SlidingClock | Kind::SlidingBatch => {
             tollgate::build(tollgate::sliding()?, keys)?.one_by_one()
         }

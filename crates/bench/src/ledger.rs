@@ -17,6 +17,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 pub(crate) use self::memory::MemoryArgs;
 pub(crate) use self::memory::run as run_memory;
+pub(crate) use self::rounds::median;
 use self::rounds::{Stage, Workload};
 use crate::contender::Kind;
 use crate::keys::Draw;

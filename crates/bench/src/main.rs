@@ -4,6 +4,7 @@
 
 mod accuracy;
 mod contender;
+mod engine;
 mod flood;
 mod keys;
 mod ledger;
@@ -31,6 +32,8 @@ struct Cli {
 enum Command {
     /// Time per decision and memory per key, beside governor, throttlecrab and pingora-limits
     Ledger(ledger::LedgerArgs),
+    /// Time per decision through rules and descriptors, beside the bare ledger and governor
+    Engine(engine::EngineArgs),
     /// The longest that single decisions take while the table grows, reclaims or evicts
     Pauses(pauses::PausesArgs),
     /// Memory and exactness under a flood of new keys; fails if either suffers
@@ -55,6 +58,7 @@ fn main() -> ExitCode {
 fn run(command: Command) -> Result<(), Box<dyn Error>> {
     match command {
         Command::Ledger(args) => ledger::run(&args),
+        Command::Engine(args) => engine::run(&args),
         Command::Pauses(args) => pauses::run(&args),
         Command::Flood(args) => flood::run(&args),
         Command::Accuracy(args) => accuracy::run(&args),

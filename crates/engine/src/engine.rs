@@ -1,9 +1,10 @@
 //! The engine: rules and counters in, verdicts out.
 
-use std::cell::RefCell;
+use std::cell::Cell;
+use std::mem;
+use std::sync::{Mutex, PoisonError};
 
 use arc_swap::ArcSwapOption;
-use smallvec::SmallVec;
 use thiserror::Error;
 use tollgate_core::{Cost, Decision, Holder, Limit, LimitError, Time};
 use tollgate_policy::{DefaultAlgorithm, FileSpec, Problems, Snapshot, Source, read_all};
@@ -11,10 +12,10 @@ use tollgate_store::{Charge, Ledger, LedgerError, LedgerSettings, Stats};
 
 use crate::key::KeyBuffer;
 use crate::lease::{Lease, LeaseIssuer};
-use crate::meeting::{Meeting, RulingHolders};
+use crate::meeting::Meeting;
 use crate::request::{Request, RequestError, Subject};
 use crate::switches::{Switched, Switches};
-use crate::verdict::{DecidedBy, Status, Verdict};
+use crate::verdict::{Answer, DecidedBy, Status, Verdict};
 
 /// What an engine is made of.
 #[derive(Clone, Copy, Debug, Default)]
@@ -69,6 +70,7 @@ pub struct Engine {
     pub(crate) settings: EngineSettings,
     pub(crate) switches: Switches,
     snapshot: ArcSwapOption<Snapshot>,
+    installing: Mutex<()>,
     leases: LeaseIssuer,
 }
 
@@ -81,7 +83,23 @@ pub(crate) struct Scratch {
 }
 
 thread_local! {
-    static SCRATCH: RefCell<Scratch> = RefCell::default();
+    static SCRATCH: Cell<Scratch> = Cell::default();
+}
+
+/// The thread's scratch, until it is dropped.
+#[derive(Default)]
+struct Borrowed(Scratch);
+
+impl Borrowed {
+    fn take() -> Borrowed {
+        Borrowed(SCRATCH.take())
+    }
+}
+
+impl Drop for Borrowed {
+    fn drop(&mut self) {
+        SCRATCH.set(mem::take(&mut self.0));
+    }
 }
 
 impl Engine {
@@ -92,6 +110,7 @@ impl Engine {
             settings,
             switches: Switches::default(),
             snapshot: ArcSwapOption::empty(),
+            installing: Mutex::new(()),
             leases: LeaseIssuer::new(getrandom::u64()?)?,
         })
     }
@@ -104,6 +123,8 @@ impl Engine {
 
     /// Puts rules in the place of those before. What those have counted is kept wherever a rule keeps its place.
     pub fn install(&self, rules: Vec<FileSpec>, now: Time) {
+        // One after the other: each continues what the one before has counted.
+        let _turn = self.installing.lock().unwrap_or_else(PoisonError::into_inner);
         let before = self.snapshot.load();
         self.snapshot.store(Some(Snapshot::compile(rules, before.as_deref(), now).into()));
     }
@@ -115,20 +136,21 @@ impl Engine {
 
     /// Decides a request: it passes only if all limits that it meets admit it; then all are charged, otherwise none is.
     pub fn decide(&self, request: &Request<'_>, now: Time) -> Result<Step, RequestError> {
-        let answer =
-            SCRATCH.with_borrow_mut(|scratch| self.decide_with(scratch, request, Purpose::Pass, now));
-        answer.map(|(verdict, _)| Step::Ready(verdict))
+        let (snapshot, mut answer) = (self.snapshot.load(), Answer::default());
+        let question = Question { request, purpose: Purpose::Pass, now };
+        let (allowed, decided_by) = self.answer(&question, snapshot.as_deref(), &mut answer)?;
+        Ok(Step::Ready(Verdict { allowed, decided_by, now, answer, snapshot }))
     }
 
     /// Decides a request that holds what it is given until it is released, or until a deadline: at least one of its limits must be
     /// one on how many may be at it at the same time.
     pub fn acquire(&self, request: &Request<'_>, now: Time) -> Result<(Step, Option<Lease>), RequestError> {
-        let answer = SCRATCH.with_borrow_mut(|scratch| {
-            let (verdict, holders) = self.decide_with(scratch, request, Purpose::Hold, now)?;
-            let lease = self.lease(scratch, request, &verdict, &holders);
-            Ok((verdict, lease))
-        });
-        answer.map(|(verdict, lease)| (Step::Ready(verdict), lease))
+        let (snapshot, mut answer) = (self.snapshot.load(), Answer::default());
+        let question = Question { request, purpose: Purpose::Hold, now };
+        let (allowed, decided_by) = self.answer(&question, snapshot.as_deref(), &mut answer)?;
+        let verdict = Verdict { allowed, decided_by, now, answer, snapshot };
+        let lease = self.lease(request, &verdict);
+        Ok((Step::Ready(verdict), lease))
     }
 
     /// Ends what a lease holds. False if it held nothing any more: released before, past its deadline, or given out by
@@ -141,10 +163,8 @@ impl Engine {
 
     /// Decides for a caller that brings its own limit with every call.
     pub fn throttle(&self, key: &[u8], limit: &Limit, cost: u64, now: Time) -> Decision {
-        SCRATCH.with_borrow_mut(|scratch| {
-            let key = self.ledger.key(scratch.key.of_throttle(key));
-            self.ledger.decide(&Charge::take(key, limit, Cost::new(cost)), now)
-        })
+        let key = self.ledger.key(Borrowed::take().0.key.of_throttle(key));
+        self.ledger.decide(&Charge::take(key, limit, Cost::new(cost)), now)
     }
 
     /// What is switched off.
@@ -167,52 +187,45 @@ impl Engine {
         self.ledger.stats()
     }
 
-    fn decide_with(
+    /// Answers a question by the rules of a snapshot, and says whether the request passes and who decided that.
+    fn answer(
         &self,
-        scratch: &mut Scratch,
-        request: &Request<'_>,
-        purpose: Purpose,
-        now: Time,
-    ) -> Result<(Verdict, RulingHolders), RequestError> {
+        question: &Question<'_>,
+        snapshot: Option<&Snapshot>,
+        answer: &mut Answer,
+    ) -> Result<(bool, DecidedBy), RequestError> {
+        let request = question.request;
         request.check()?;
-        let guard = self.snapshot.load();
-        let snapshot = guard.as_deref().ok_or(RequestError::NotLoaded)?;
+        let snapshot = snapshot.ok_or(RequestError::NotLoaded)?;
         if self.switches.spares_domain(request.domain()) {
-            let (statuses, rulings) = (request.statuses_without_limit(), SmallVec::new());
-            let decided_by = DecidedBy::KillSwitch;
-            let verdict = Verdict { allowed: true, decided_by, now, statuses, rulings, snapshot: guard };
-            return Ok((verdict, SmallVec::new()));
+            answer.statuses.resize(request.subjects(), Status::NoLimit);
+            return Ok((true, DecidedBy::KillSwitch));
         }
+        let mut scratch = Borrowed::take();
         let own = request.own_limits(self.settings.default_algorithm)?;
-        let mut meeting = Meeting::arrange(self, snapshot, request, &own, scratch, now)?;
-        if purpose == Purpose::Hold && !meeting.has_something_to_hold() {
+        let mut meeting = Meeting::new(self, question, answer);
+        meeting.arrange(snapshot, &own, &mut scratch.0.key)?;
+        if question.purpose == Purpose::Hold && !meeting.has_something_to_hold() {
             return Err(RequestError::NothingToHold);
         }
-        let allowed = meeting.decide(scratch) || self.settings.shadow_mode;
-        let (statuses, rulings, holders) = meeting.conclude();
-        let decided_by = DecidedBy::Ledger;
-        Ok((Verdict { allowed, decided_by, now, statuses, rulings, snapshot: guard }, holders))
+        let allowed = meeting.decide(&mut scratch.0);
+        Ok((allowed || self.settings.shadow_mode, DecidedBy::Ledger))
     }
 
     /// The lease on what was just given to be held.
-    fn lease(
-        &self,
-        scratch: &mut Scratch,
-        request: &Request<'_>,
-        verdict: &Verdict,
-        holders: &RulingHolders,
-    ) -> Option<Lease> {
+    fn lease(&self, request: &Request<'_>, verdict: &Verdict) -> Option<Lease> {
+        let mut scratch = Borrowed::take();
         let mut lease = None;
-        for &(index, holder) in holders {
+        for &(index, holder) in &verdict.answer.holders {
             let ruling = &verdict.rulings()[index];
             let (Some(place), Some(limit)) = (verdict.place(ruling), verdict.limit(ruling)) else { continue };
             let key = match request.subject {
-                Subject::Policy { key, .. } => scratch.key.of_policy(limit, key),
+                Subject::Policy { key, .. } => scratch.0.key.of_policy(limit, key),
                 Subject::Descriptors { descriptors, .. } => {
                     let meets =
                         |status: &Status| matches!(status, Status::Limited(range) if range.contains(&index));
                     let Some(at) = verdict.statuses().iter().position(meets) else { continue };
-                    scratch.key.of_descriptor(place, limit, descriptors[at].entries)
+                    scratch.0.key.of_descriptor(place, limit, descriptors[at].entries)
                 }
             };
             lease.get_or_insert_with(|| self.leases.start()).add(key, holder);
@@ -221,9 +234,16 @@ impl Engine {
     }
 }
 
+/// What is asked, what for, and when.
+pub(crate) struct Question<'a> {
+    pub(crate) request: &'a Request<'a>,
+    pub(crate) purpose: Purpose,
+    pub(crate) now: Time,
+}
+
 /// What an admitted request does with its units.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Purpose {
+pub(crate) enum Purpose {
     Pass,
     Hold,
 }

@@ -1,6 +1,6 @@
 //! Whose counter: keys without collisions, and who is in the first percent of them.
 
-use tollgate_policy::{Entry, Place, PlacedLimit};
+use tollgate_policy::{Entry, Place, PlacedLimit, put_part};
 
 /// What the key of a limit that a request brought along begins with. The prefixes of rules begin with smaller numbers.
 const OWN_LIMIT: u8 = 0x80;
@@ -24,7 +24,7 @@ impl KeyBuffer {
     ) -> &[u8] {
         self.start(limit.key_prefix());
         for value in place.counted(entries) {
-            self.put(value.as_bytes());
+            put_part(&mut self.0, value.as_bytes());
         }
         &self.0
     }
@@ -32,17 +32,17 @@ impl KeyBuffer {
     /// The key of a policy's counter.
     pub(crate) fn of_policy(&mut self, limit: &PlacedLimit, key: &[u8]) -> &[u8] {
         self.start(limit.key_prefix());
-        self.put(key);
+        put_part(&mut self.0, key);
         &self.0
     }
 
     /// The key of a limit that the request brought along: all of its descriptor.
     pub(crate) fn of_own_limit(&mut self, domain: &str, entries: &[Entry<'_>]) -> &[u8] {
         self.start(&[OWN_LIMIT]);
-        self.put(domain.as_bytes());
+        put_part(&mut self.0, domain.as_bytes());
         for (key, value) in entries {
-            self.put(key.as_bytes());
-            self.put(value.as_bytes());
+            put_part(&mut self.0, key.as_bytes());
+            put_part(&mut self.0, value.as_bytes());
         }
         &self.0
     }
@@ -58,11 +58,6 @@ impl KeyBuffer {
         self.0.clear();
         self.0.shrink_to(KEPT_BYTES_MAX);
         self.0.extend_from_slice(prefix);
-    }
-
-    fn put(&mut self, part: &[u8]) {
-        self.0.extend_from_slice(&(part.len() as u64).to_le_bytes());
-        self.0.extend_from_slice(part);
     }
 }
 

@@ -4,41 +4,31 @@ use std::ops::Range;
 
 use smallvec::SmallVec;
 use tollgate_core::{
-    Blocked, Cost, Decision, FixedWindow, Holder, Intent, Limit, Outcome, Rate, Refund, SlidingWindow, Tick,
-    Time,
+    Blocked, Cost, Decision, FixedWindow, Intent, Limit, Outcome, Rate, Refund, SlidingWindow, Tick, Time,
 };
 use tollgate_policy::{
     Allowance, DefaultAlgorithm, Domain, Overshoot, Period, Place, PlaceIndex, PlacedLimit, Quota, Snapshot,
 };
 use tollgate_store::{Charge, Key};
 
-use crate::engine::{Engine, Scratch};
-use crate::key::percentile;
+use crate::engine::{Engine, Question, Scratch};
+use crate::key::{KeyBuffer, percentile};
 use crate::request::{Descriptor, OwnLimit, Request, RequestError, Subject};
-use crate::verdict::{Force, LIMITS_USUAL, Ruling, Status};
+use crate::verdict::{Answer, Force, Ruling, Status, Usual};
 
 /// Stands where a decision is about to be written.
 const UNDECIDED: Decision = Decision { outcome: Outcome::Never, limit: 0, remaining: 0, reset_after: None };
-
-/// A list of as many things as a request usually meets limits.
-pub(crate) type Usual<T> = SmallVec<[T; LIMITS_USUAL]>;
-
-/// Who holds units now, by the index of the ruling that gave them.
-pub(crate) type RulingHolders = SmallVec<[(usize, Holder); 1]>;
 
 /// A request and the limits that it meets.
 pub(crate) struct Meeting<'a> {
     engine: &'a Engine,
     request: &'a Request<'a>,
     now: Time,
-    statuses: Usual<Status>,
-    rulings: Usual<Ruling>,
-    /// One for each ruling.
+    answer: &'a mut Answer,
+    /// One for each ruling of the answer.
     charges: Usual<Charge<'a>>,
     /// The rulings whose units are given back instead of taken.
     refunds: SmallVec<[usize; 1]>,
-    /// What is held now, and by which ruling.
-    holders: RulingHolders,
 }
 
 /// One descriptor on its way to its limits.
@@ -58,53 +48,42 @@ struct Terms {
 }
 
 impl<'a> Meeting<'a> {
-    fn new(engine: &'a Engine, request: &'a Request<'a>, now: Time) -> Meeting<'a> {
-        Meeting {
-            engine,
-            request,
-            now,
-            statuses: SmallVec::new(),
-            rulings: SmallVec::new(),
-            charges: SmallVec::new(),
-            refunds: SmallVec::new(),
-            holders: SmallVec::new(),
-        }
+    pub(crate) fn new(engine: &'a Engine, question: &Question<'a>, answer: &'a mut Answer) -> Meeting<'a> {
+        let (charges, refunds) = (SmallVec::new(), SmallVec::new());
+        Meeting { engine, request: question.request, now: question.now, answer, charges, refunds }
     }
 
-    /// Finds the limits of a request. `own` are those that it brings along, in the order of its descriptors.
+    /// Finds the limits of the request. `own` are those that it brings along, in the order of its descriptors.
     pub(crate) fn arrange(
-        engine: &'a Engine,
+        &mut self,
         snapshot: &'a Snapshot,
-        request: &'a Request<'a>,
         own: &'a [Quota],
-        scratch: &mut Scratch,
-        now: Time,
-    ) -> Result<Meeting<'a>, RequestError> {
-        let mut meeting = Meeting::new(engine, request, now);
-        match request.subject {
+        key_buffer: &mut KeyBuffer,
+    ) -> Result<(), RequestError> {
+        match self.request.subject {
             Subject::Descriptors { domain, descriptors } => {
                 match snapshot.domain(domain).filter(|domain| domain.enabled()) {
-                    Some(domain) => meeting.descriptors(snapshot, domain, descriptors, own, scratch),
-                    None => meeting.statuses.resize(descriptors.len(), Status::NoLimit),
+                    Some(domain) => self.descriptors(snapshot, domain, descriptors, own, key_buffer),
+                    None => self.answer.statuses.resize(descriptors.len(), Status::NoLimit),
                 }
             }
             Subject::Policy { name, key, tier } => {
                 let place_index = snapshot.policy(name).ok_or_else(|| unknown_policy(snapshot, name))?;
                 let place = snapshot.place(place_index);
                 check_tier(place, tier)?;
-                let approach = Approach { place_index, place, tier };
-                if meeting.applies(place) {
-                    let terms = Terms { cost: request.cost, carried: false, refund: false };
-                    meeting.meet(&approach, terms, &[], |limit| {
-                        let bytes = scratch.key.of_policy(&place.limits()[limit], key);
+                let (engine, approach) = (self.engine, Approach { place_index, place, tier });
+                if self.applies(place) {
+                    let terms = Terms { cost: self.request.cost, carried: false, refund: false };
+                    self.meet(&approach, terms, &[], |limit| {
+                        let bytes = key_buffer.of_policy(&place.limits()[limit], key);
                         (engine.ledger.key(bytes), percentile_if(place, limit, bytes))
                     });
                 } else {
-                    meeting.statuses.push(Status::NoLimit);
+                    self.answer.statuses.push(Status::NoLimit);
                 }
             }
         }
-        Ok(meeting)
+        Ok(())
     }
 
     fn descriptors(
@@ -113,7 +92,7 @@ impl<'a> Meeting<'a> {
         domain: &'a Domain,
         descriptors: &'a [Descriptor<'a>],
         own: &'a [Quota],
-        scratch: &mut Scratch,
+        key_buffer: &mut KeyBuffer,
     ) {
         let engine = self.engine;
         let approaches: Usual<Option<Approach<'a>>> =
@@ -127,16 +106,16 @@ impl<'a> Meeting<'a> {
                 refund: descriptor.refund,
             };
             if descriptor.limit.is_some() {
-                let key = engine.ledger.key(scratch.key.of_own_limit(domain.name(), descriptor.entries));
+                let key = engine.ledger.key(key_buffer.of_own_limit(domain.name(), descriptor.entries));
                 self.meet_own(own.next(), key, terms);
             } else if let Some(approach) = approach {
                 self.meet(approach, terms, &replaced, |limit| {
                     let placed = &approach.place.limits()[limit];
-                    let bytes = scratch.key.of_descriptor(approach.place, placed, descriptor.entries);
+                    let bytes = key_buffer.of_descriptor(approach.place, placed, descriptor.entries);
                     (engine.ledger.key(bytes), percentile_if(approach.place, limit, bytes))
                 });
             } else {
-                self.statuses.push(Status::NoLimit);
+                self.answer.statuses.push(Status::NoLimit);
             }
         }
     }
@@ -170,7 +149,7 @@ impl<'a> Meeting<'a> {
         mut key: impl FnMut(usize) -> (Key, u8),
     ) {
         let Approach { place_index, place, tier } = *approach;
-        let first = self.rulings.len();
+        let first = self.answer.rulings.len();
         let mut unlimited = false;
         for (limit_index, placed) in place.limits().iter().enumerate() {
             let quota = match placed.allowance(tier) {
@@ -199,7 +178,7 @@ impl<'a> Meeting<'a> {
             };
             self.add(Some((place_index, limit_index)), quota, charge, force, terms.refund);
         }
-        self.statuses.push(match self.rulings.len() {
+        self.answer.statuses.push(match self.answer.rulings.len() {
             last if last > first => Status::Limited(first..last),
             _ if unlimited => Status::Unlimited,
             _ => Status::NoLimit,
@@ -208,12 +187,12 @@ impl<'a> Meeting<'a> {
 
     /// Meets a limit that the request brought along.
     fn meet_own(&mut self, quota: Option<&'a Quota>, key: Key, terms: Terms) {
-        let Some(quota) = quota else { return self.statuses.push(Status::NoLimit) };
+        let Some(quota) = quota else { return self.answer.statuses.push(Status::NoLimit) };
         let intent = intent(self.request.peek, Overshoot::ByCaller, terms.carried);
         let charge = Charge { intent, ..Charge::take(key, &quota.limit, Cost::new(terms.cost)) };
-        let first = self.rulings.len();
+        let first = self.answer.rulings.len();
         self.add(None, quota, charge, Force::Enforced, terms.refund);
-        self.statuses.push(Status::Limited(first..first + 1));
+        self.answer.statuses.push(Status::Limited(first..first + 1));
     }
 
     fn add(
@@ -225,9 +204,9 @@ impl<'a> Meeting<'a> {
         refund: bool,
     ) {
         if refund {
-            self.refunds.push(self.rulings.len());
+            self.refunds.push(self.answer.rulings.len());
         }
-        self.rulings.push(Ruling {
+        self.answer.rulings.push(Ruling {
             place: from.map(|(place, _)| place),
             limit_index: from.map_or(0, |(_, limit)| limit),
             units: quota.units,
@@ -239,11 +218,6 @@ impl<'a> Meeting<'a> {
         self.charges.push(charge);
     }
 
-    /// What came of it.
-    pub(crate) fn conclude(self) -> (Usual<Status>, Usual<Ruling>, RulingHolders) {
-        (self.statuses, self.rulings, self.holders)
-    }
-
     /// Whether any of the limits is one on how many may be at it at the same time.
     pub(crate) fn has_something_to_hold(&self) -> bool {
         self.charges.iter().any(|charge| matches!(charge.limit, Limit::Concurrency(_)))
@@ -253,7 +227,7 @@ impl<'a> Meeting<'a> {
     pub(crate) fn decide(&mut self, scratch: &mut Scratch) -> bool {
         self.give_back();
         self.excuse_quotas();
-        if let ([charge], [ruling]) = (self.charges.as_slice(), self.rulings.as_mut_slice()) {
+        if let ([charge], [ruling]) = (self.charges.as_slice(), self.answer.rulings.as_mut_slice()) {
             // Alone, a limit needs no probing. One that holds is asked by name, below.
             if !matches!(charge.limit, Limit::Concurrency(_)) {
                 ruling.decision = self.engine.ledger.decide(charge, self.now);
@@ -262,10 +236,11 @@ impl<'a> Meeting<'a> {
         }
         let Scratch { decisions, holders, .. } = scratch;
         let passes = self.engine.ledger.acquire_all(&self.charges, self.now, decisions, holders);
-        for (ruling, decision) in self.rulings.iter_mut().zip(decisions.iter()) {
+        for (ruling, decision) in self.answer.rulings.iter_mut().zip(decisions.iter()) {
             ruling.decision = *decision;
         }
-        self.holders
+        self.answer
+            .holders
             .extend(holders.iter().enumerate().filter_map(|(at, holder)| holder.map(|holder| (at, holder))));
         passes
     }
@@ -286,11 +261,11 @@ impl<'a> Meeting<'a> {
 
     /// Where some quota rules admit the request, those that do not are only looked at. Where none does, all deny.
     fn excuse_quotas(&mut self) {
-        if self.rulings.iter().all(|ruling| ruling.force != Force::Quota) {
+        if self.answer.rulings.iter().all(|ruling| ruling.force != Force::Quota) {
             return;
         }
         let quotas: Usual<Range<usize>> =
-            self.statuses.iter().filter_map(|status| self.asked_quota(status)).collect();
+            self.answer.statuses.iter().filter_map(|status| self.asked_quota(status)).collect();
         let (over, admitting): (Usual<_>, Usual<_>) =
             quotas.into_iter().partition(|range| self.is_over(range.clone()));
         if admitting.is_empty() {
@@ -306,7 +281,7 @@ impl<'a> Meeting<'a> {
     fn asked_quota(&self, status: &Status) -> Option<Range<usize>> {
         let Status::Limited(range) = status else { return None };
         let is_quota =
-            self.rulings[range.start].force == Force::Quota && !self.refunds.contains(&range.start);
+            self.answer.rulings[range.start].force == Force::Quota && !self.refunds.contains(&range.start);
         is_quota.then(|| range.clone())
     }
 
@@ -336,12 +311,12 @@ impl Request<'_> {
         own.map(|(index, own)| quota(own, default).ok_or(RequestError::UnknownUnit { index })).collect()
     }
 
-    pub(crate) fn statuses_without_limit(&self) -> Usual<Status> {
-        let count = match self.subject {
+    /// How many answers it gets: one for each descriptor, or one for a policy.
+    pub(crate) fn subjects(&self) -> usize {
+        match self.subject {
             Subject::Descriptors { descriptors, .. } => descriptors.len(),
             Subject::Policy { .. } => 1,
-        };
-        std::iter::repeat_n(Status::NoLimit, count).collect()
+        }
     }
 }
 

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use arc_swap::Guard;
 use smallvec::SmallVec;
-use tollgate_core::{Decision, Outcome, Span, Time};
+use tollgate_core::{Decision, Holder, Outcome, Span, Time};
 use tollgate_policy::{Period, Place, PlaceIndex, PlacedLimit, Snapshot};
 
 /// Most requests meet at most so many limits; more cost an allocation.
-pub(crate) const LIMITS_USUAL: usize = 2;
+const LIMITS_USUAL: usize = 2;
 
 /// What clients are told a limit is called that a request brought along.
 const OWN_LIMIT_TITLE: &str = "override";
@@ -20,10 +20,21 @@ pub struct Verdict {
     pub(crate) allowed: bool,
     pub(crate) decided_by: DecidedBy,
     pub(crate) now: Time,
-    pub(crate) statuses: SmallVec<[Status; LIMITS_USUAL]>,
-    pub(crate) rulings: SmallVec<[Ruling; LIMITS_USUAL]>,
+    pub(crate) answer: Answer,
     pub(crate) snapshot: Guard<Option<Arc<Snapshot>>>,
 }
+
+/// What the limits that a request has met say.
+#[derive(Debug, Default)]
+pub(crate) struct Answer {
+    pub(crate) statuses: Usual<Status>,
+    pub(crate) rulings: Usual<Ruling>,
+    /// Who holds units now, by the index of the ruling that gave them.
+    pub(crate) holders: SmallVec<[(usize, Holder); 1]>,
+}
+
+/// A list of as many things as a request usually meets limits.
+pub(crate) type Usual<T> = SmallVec<[T; LIMITS_USUAL]>;
 
 /// Who has decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,23 +102,23 @@ impl Verdict {
 
     /// What became of each descriptor, in order.
     pub fn statuses(&self) -> &[Status] {
-        &self.statuses
+        &self.answer.statuses
     }
 
     /// What each limit has said, in the order of the descriptors.
     pub fn rulings(&self) -> &[Ruling] {
-        &self.rulings
+        &self.answer.rulings
     }
 
     /// The most restrictive ruling: that of the denying limit with the longest wait; else that with the least remaining.
     pub fn tightest(&self) -> Option<&Ruling> {
-        tightest(&self.rulings)
+        tightest(&self.answer.rulings)
     }
 
     /// The most restrictive ruling on one descriptor.
     pub fn tightest_of(&self, status: &Status) -> Option<&Ruling> {
         match status {
-            Status::Limited(range) => tightest(&self.rulings[range.clone()]),
+            Status::Limited(range) => tightest(&self.answer.rulings[range.clone()]),
             Status::NoLimit | Status::Unlimited => None,
         }
     }
@@ -119,7 +130,8 @@ impl Verdict {
 
     /// How long an allowed request is to be held back: what the slowest queue asks.
     pub fn wait(&self) -> Span {
-        self.rulings
+        self.answer
+            .rulings
             .iter()
             .filter(|ruling| ruling.force != Force::Shadow)
             .map(|ruling| ruling.decision.wait())

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use tollgate_core::{Limit, Time};
 
+use crate::part::put_part;
 use crate::pattern::Pattern;
 use crate::rule::{Allowance, Rule, RuleLimit};
 use crate::snapshot::{Domain, Place, PlacedLimit, RuleId, Snapshot, Was};
@@ -61,7 +62,7 @@ impl<'a> Compiler<'a> {
 
     fn domain(&mut self, spec: DomainSpec) -> Domain {
         let mut identity = vec![IN_DOMAIN];
-        put(&mut identity, &spec.name);
+        put_part(&mut identity, spec.name.as_bytes());
         let trail = Trail { domain: &spec.name, path: String::new(), identity, counted_levels: Vec::new() };
         let root = self.level(spec.descriptors, &trail);
         Domain {
@@ -92,7 +93,7 @@ impl<'a> Compiler<'a> {
 
     fn policy(&mut self, name: &str, rule: Rule) -> PlaceIndex {
         let mut identity = vec![IN_POLICY];
-        put(&mut identity, name);
+        put_part(&mut identity, name.as_bytes());
         // Its key is its one level, and tells counters apart.
         self.place(rule, &Trail { domain: "", path: name.into(), identity, counted_levels: vec![true] })
     }
@@ -123,8 +124,8 @@ impl<'a> Compiler<'a> {
         key_prefix.push(0); // no further level
         // The place alone identifies a single limit; of several, each is known by its name, else by its position.
         match terms.name.as_deref().filter(|_| several) {
-            Some(name) => put(&mut key_prefix, name),
-            None => put(&mut key_prefix, &format!("#{at}")),
+            Some(name) => put_part(&mut key_prefix, name.as_bytes()),
+            None => put_part(&mut key_prefix, format!("#{at}").as_bytes()),
         }
         let was = self.before.get(key_prefix.as_slice()).and_then(|before| self.was(before, terms));
         let title = title(terms.name.as_deref(), &trail.path, several.then_some(at));
@@ -160,9 +161,9 @@ impl<'a> Trail<'a> {
             Values::Any => (3, None, true),
         };
         identity.push(kind);
-        put(&mut identity, key);
+        put_part(&mut identity, key.as_bytes());
         if let Some(value) = value {
-            put(&mut identity, value);
+            put_part(&mut identity, value.as_bytes());
         }
         let value = value.map(|value| format!("={value}")).unwrap_or_default();
         let mut counted_levels = self.counted_levels.clone();
@@ -174,12 +175,6 @@ impl<'a> Trail<'a> {
             counted_levels,
         }
     }
-}
-
-/// A part with its length in front: no two lists of parts are encoded alike.
-fn put(bytes: &mut Vec<u8>, part: &str) {
-    bytes.extend_from_slice(&(part.len() as u64).to_le_bytes());
-    bytes.extend_from_slice(part.as_bytes());
 }
 
 /// What clients are told a limit is called. Header fields take printable ASCII only.

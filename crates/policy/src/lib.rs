@@ -8,6 +8,8 @@ mod compile;
 mod explain;
 mod flat;
 mod keys;
+mod map;
+mod part;
 mod pattern;
 mod problem;
 mod read;
@@ -21,6 +23,7 @@ mod yaml;
 
 pub use explain::Explanation;
 pub use flat::{FlatEntry, read_flat};
+pub use part::put_part;
 pub use pattern::Pattern;
 pub use problem::{Position, Problem, Problems};
 pub use read::{read, read_all};

@@ -1,18 +1,18 @@
 //! The compiled policy: every rule at its place, ready to be met by requests.
 
-use std::collections::HashMap;
 use std::fmt;
 
 use tollgate_core::{Limit, Time};
 
+use crate::map::Map;
 use crate::rule::{Allowance, Consistency, FailMode, Overshoot, Rule, RuleLimit};
 use crate::tree::{Entry, Level, PlaceIndex};
 
 /// A compiled policy. Nothing in it changes; a new one takes its place.
 #[derive(Debug, Default)]
 pub struct Snapshot {
-    pub(crate) domains: HashMap<Box<str>, Domain>,
-    pub(crate) policies: HashMap<Box<str>, PlaceIndex>,
+    pub(crate) domains: Map<Box<str>, Domain>,
+    pub(crate) policies: Map<Box<str>, PlaceIndex>,
     pub(crate) places: Vec<Place>,
     pub(crate) ids_given: u32,
 }
@@ -23,7 +23,7 @@ pub struct Domain {
     pub(crate) name: Box<str>,
     pub(crate) enabled: bool,
     pub(crate) tenant_key: Option<Box<str>>,
-    pub(crate) tenants: HashMap<Box<str>, Box<str>>,
+    pub(crate) tenants: Map<Box<str>, Box<str>>,
     pub(crate) root: Level,
 }
 

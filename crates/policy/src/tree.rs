@@ -5,8 +5,7 @@
 //! taken back: a listed value without a limit is let through even where the child for any value has one. What is asked
 //! stands where the last entry leads.
 
-use std::collections::HashMap;
-
+use crate::map::Map;
 use crate::pattern::Pattern;
 
 /// One entry of a descriptor: key and value.
@@ -16,7 +15,7 @@ pub type Entry<'a> = (&'a str, &'a str);
 #[derive(Debug, Default)]
 pub struct Level {
     children: Vec<Child>,
-    keys: HashMap<Box<str>, Candidates>,
+    keys: Map<Box<str>, Candidates>,
 }
 
 /// A node of the tree, and what leads to it.
@@ -55,14 +54,14 @@ pub struct PlaceIndex(pub(crate) u32);
 /// The children of one key, as indices, by how their values are looked for.
 #[derive(Debug, Default)]
 struct Candidates {
-    exact: HashMap<Box<str>, usize>,
+    exact: Map<Box<str>, usize>,
     patterns: Vec<usize>,
     any: Option<usize>,
 }
 
 impl Level {
     pub(crate) fn new(children: Vec<Child>) -> Level {
-        let mut keys: HashMap<Box<str>, Candidates> = HashMap::new();
+        let mut keys: Map<Box<str>, Candidates> = Map::default();
         for (index, child) in children.iter().enumerate() {
             let candidates = keys.entry(child.key.clone()).or_default();
             match &child.values {

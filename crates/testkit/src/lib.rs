@@ -5,6 +5,8 @@
 //! both the real [`tollgate_core::Limit`] and a naive [`Oracle`]; a [`Trace`] is a made-up history of questions;
 //! [`conform`] plays it to an implementation (a [`Subject`]) and compares every field of every answer.
 //!
+//! What only shows between processes is shown with [`real`] ones: the server as a program, Envoy, clients in other languages.
+//!
 //! A store's own test is one call:
 //!
 //! ```
@@ -19,6 +21,7 @@
 
 mod conformance;
 mod oracle;
+pub mod real;
 mod spec;
 mod subject;
 mod trace;

@@ -129,7 +129,7 @@ fn run_pass(contender: &dyn Contender, stream: &KeyStream, threads: usize, parts
 }
 
 /// The middle of the samples; of an even number, the mean of the two in the middle.
-pub(super) fn median(mut samples: Vec<f64>) -> f64 {
+pub(crate) fn median(mut samples: Vec<f64>) -> f64 {
     samples.sort_by(f64::total_cmp);
     let middle = samples.len() / 2;
     match samples.len() {

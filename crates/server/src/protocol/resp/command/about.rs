@@ -1,4 +1,4 @@
-//! What the server says about itself: numbers, commands, and that it has no parameters. Client libraries and tools ask for it before
+//! What the server says about itself: numbers, commands and parameters. Client libraries and tools ask for it before
 //! they send anything else.
 
 use std::fmt::Write as _;
@@ -12,6 +12,9 @@ use super::{Session, integer, unknown_subcommand, wrong_number};
 pub(super) const REDIS_VERSION: &str = "7.0.0";
 
 const TOLLGATE_VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// The parameters of Redis that tools ask for, and what they would be: nothing is written to a disk.
+const PARAMETERS: [(&str, &str); 3] = [("save", ""), ("appendonly", "no"), ("databases", "1")];
 
 type Section = fn(&Session<'_>, &mut String);
 
@@ -62,11 +65,20 @@ fn field(text: &mut String, field: std::fmt::Arguments<'_>) {
     let _ = write!(text, "{field}\r\n"); // A string takes everything.
 }
 
-/// There are no parameters: nothing is found, and nothing can be set.
 pub(super) fn config(_: &mut Session<'_>, arguments: Arguments<'_>, replies: &mut Replies) {
     let subcommand = arguments.get(1).unwrap_or_default();
     match (subcommand.to_ascii_lowercase().as_slice(), arguments.len()) {
-        (b"get", 3..) => replies.map(0),
+        (b"get", 3..) => {
+            let is_named = |(name, _): &&(&str, &str)| {
+                let names = |wanted: &[u8]| wanted == b"*" || wanted.eq_ignore_ascii_case(name.as_bytes());
+                arguments.from(2).any(names)
+            };
+            replies.map(PARAMETERS.iter().filter(is_named).count());
+            for (name, value) in PARAMETERS.iter().filter(is_named) {
+                replies.bulk(name.as_bytes());
+                replies.bulk(value.as_bytes());
+            }
+        }
         (b"get", _) => wrong_number("config|get", replies),
         _ => unknown_subcommand("CONFIG", subcommand, replies),
     }

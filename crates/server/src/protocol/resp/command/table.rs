@@ -156,7 +156,7 @@ pub(super) static ALL: [Command; 16] = [
     plain("command", "server", "Says which commands there are", about::command)
         .takes_from(1, ANY)
         .shows(&[optional("subcommand", "string")]),
-    plain("config", "server", "Knows no parameters", about::config)
+    plain("config", "server", "Says what a few parameters of Redis would be", about::config)
         .takes_from(2, ANY)
         .shows(&[needed("subcommand", "string")]),
 ];

@@ -43,10 +43,10 @@ async fn select_auth_and_config() {
     )
     .await;
     check(
-        &["CONFIG GET save", "HELLO", "CONFIG SET a b", "CONFIG GET"],
+        &["CONFIG GET save nosuch AppendOnly", "CONFIG GET nosuch", "CONFIG SET a b", "CONFIG GET"],
         &[
+            "*4|$4|save|$0||$10|appendonly|$2|no|",
             "*0|",
-            &hello(2, None),
             r"-ERR unknown subcommand \'SET\'. Try COMMAND DOCS CONFIG.|",
             r"-ERR wrong number of arguments for \'config|get\' command|",
         ],

@@ -1,0 +1,21 @@
+//! Real programs for tests: Tollgate as a process of its own, Envoy in front of it, clients that others have written.
+//!
+//! What a server promises holds between processes: its exit code, its ports after a restart, what Envoy makes of its answers. So
+//! these tests talk to programs, over sockets, and mock nothing. Everything listens at a port that the system chose, lives in
+//! a directory of its own, and ends with the value that stands for it. Nobody sleeps and hopes: [`until`] asks again and
+//! again, and gives up after a while. Where a test fails, the programs' own words are printed with it.
+
+mod envoy;
+mod http;
+mod process;
+mod tollgate;
+mod upstream;
+mod venv;
+mod wait;
+
+pub use envoy::{Envoy, Gateway, Place};
+pub use http::{Client, Reply, fetch};
+pub use process::{Finished, Signal, run};
+pub use tollgate::{Launch, Tollgate};
+pub use venv::{python, tool};
+pub use wait::{holds_within, until};
