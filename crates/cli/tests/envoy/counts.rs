@@ -29,7 +29,11 @@ fn check(place: Place) {
     // Envoy itself has seen no error: nothing passed for want of an answer.
     let counter = |name: &str| envoy.counter(&format!("cluster.upstream.ratelimit.{name}"));
     assert_eq!(["ok", "over_limit", "error"].map(counter), [300, 900, 0]);
-    assert_eq!(flood(&envoy, 1, 10, &[]), Tally { passed: 10, ..Tally::default() }, "no descriptor, no limit");
+    assert_eq!(
+        flood(&envoy, 1, 10, &[]),
+        Tally { passed: 10, ..Tally::default() },
+        "no descriptor, no limit"
+    );
 }
 
 #[test]

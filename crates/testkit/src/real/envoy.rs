@@ -24,7 +24,7 @@ pub enum Place {
     Filter,
     /// `typed_per_filter_config` of the route.
     PerRoute,
-    /// `rate_limits` of the route: the oldest one, and the only one for a limit that the request brings along.
+    /// `rate_limits` of the route: the oldest one. Descriptors have no cost of their own there.
     Route,
 }
 
@@ -132,7 +132,7 @@ pub struct Envoy {
 }
 
 impl Envoy {
-    /// Starts it with a configuration, in YAML or JSON, that has one listener. It answers when this comes back.
+    /// Starts it with a configuration, in YAML or JSON, that has a listener called `ingress`. It answers when this comes back.
     pub fn start(config: &str) -> Envoy {
         let folder = tempfile::tempdir().expect("a temporary directory");
         let file = folder.path().join("envoy.yaml");
@@ -182,15 +182,24 @@ fn command(config: &Path, folder: &Path) -> Command {
     command.arg("--config-path").arg(config).args(["--config-yaml", ADMIN]);
     command.arg("--admin-address-path").arg(folder.join("admin"));
     // Several of them run on one machine, and two threads of one must agree on what they count.
-    command.args(["--use-dynamic-base-id", "--disable-hot-restart", "--concurrency", "2", "--log-level", "warning"]);
+    command.args([
+        "--use-dynamic-base-id",
+        "--disable-hot-restart",
+        "--concurrency",
+        "2",
+        "--log-level",
+        "warning",
+    ]);
     command
 }
 
-/// The address of the only listener.
+/// The address of the listener called `ingress`.
 fn listener(admin: SocketAddr) -> Option<SocketAddr> {
     let reply = fetch(admin, "/listeners?format=json").ok()?;
     let listeners: Value = serde_json::from_str(&reply.body).ok()?;
-    let socket = &listeners["listener_statuses"][0]["local_address"]["socket_address"];
+    let listeners = listeners["listener_statuses"].as_array()?;
+    let ingress = listeners.iter().find(|listener| listener["name"] == "ingress")?;
+    let socket = &ingress["local_address"]["socket_address"];
     let address = socket["address"].as_str()?.parse().ok()?;
     let port = socket["port_value"].as_u64().and_then(|port| u16::try_from(port).ok())?;
     Some(SocketAddr::new(address, port)).filter(|address| address.port() != 0)

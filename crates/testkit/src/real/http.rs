@@ -58,8 +58,15 @@ impl Client {
     }
 
     /// Sends a request and reads its answer.
-    pub fn send(&mut self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> io::Result<Reply> {
-        let mut request = format!("{method} {path} HTTP/1.1\r\nhost: test\r\ncontent-length: {}\r\n", body.len());
+    pub fn send(
+        &mut self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &str,
+    ) -> io::Result<Reply> {
+        let mut request =
+            format!("{method} {path} HTTP/1.1\r\nhost: test\r\ncontent-length: {}\r\n", body.len());
         for (name, value) in headers {
             request += &format!("{name}: {value}\r\n");
         }
@@ -85,7 +92,8 @@ impl Client {
 impl Reply {
     /// The value of a header, which must not appear twice.
     pub fn header(&self, name: &str) -> Option<&str> {
-        let mut values = self.headers.iter().filter(|(header, _)| header == name).map(|(_, value)| value.as_str());
+        let mut values =
+            self.headers.iter().filter(|(header, _)| header == name).map(|(_, value)| value.as_str());
         let value = values.next();
         assert_eq!(values.next(), None, "{name} twice: {self:#?}");
         value
@@ -113,7 +121,8 @@ pub(super) fn read_head(reader: &mut impl BufRead) -> io::Result<Head> {
 
 /// Reads what comes after a head: a body of a given length, or in chunks, or none.
 pub(super) fn read_body(reader: &mut impl BufRead, head: &Head) -> io::Result<Vec<u8>> {
-    let header = |name: &str| head.headers.iter().find(|(header, _)| header == name).map(|(_, value)| value.as_str());
+    let header =
+        |name: &str| head.headers.iter().find(|(header, _)| header == name).map(|(_, value)| value.as_str());
     if header("transfer-encoding") == Some("chunked") {
         return read_chunks(reader);
     }

@@ -42,7 +42,8 @@ impl Process {
 
     pub(super) fn signal(&self, signal: Signal) {
         let pid = Pid::from_child(&self.child);
-        kill_process(pid, signal).unwrap_or_else(|error| panic!("{} cannot be signalled: {error}", self.name));
+        kill_process(pid, signal)
+            .unwrap_or_else(|error| panic!("{} cannot be signalled: {error}", self.name));
     }
 
     /// How it has ended, if it has.

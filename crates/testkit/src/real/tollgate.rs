@@ -188,7 +188,9 @@ fn start(launch: &Launch) -> (Process, Vec<(&'static str, SocketAddr)>) {
         addresses(&process.stdout())
     });
     if let Some((_, http)) = addresses.iter().find(|(name, _)| *name == "http") {
-        until("tollgate is ready", || Some(fetch(*http, "/readyz").ok()?.status == 200).filter(|ready| *ready));
+        until("tollgate is ready", || {
+            Some(fetch(*http, "/readyz").ok()?.status == 200).filter(|ready| *ready)
+        });
     }
     (process, addresses)
 }

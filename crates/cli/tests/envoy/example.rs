@@ -1,0 +1,42 @@
+//! The example that people copy: it must do what its comments promise, with the rules of the repository.
+
+use std::fs;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+
+use tollgate_testkit::real::{Envoy, Launch};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The text with other ports: those of the example may be in use.
+fn with_ports(text: &str, ports: &[(u16, u16)]) -> String {
+    let mut text = text.to_owned();
+    for (from, to) in ports {
+        let (from, to) = (format!("port_value: {from}}}"), format!("port_value: {to}}}"));
+        assert!(text.contains(&from), "the example has no {from}");
+        text = text.replace(&from, &to);
+    }
+    text
+}
+
+#[test]
+fn five_logins_pass_and_the_sixth_does_not() {
+    let mut launch = Launch::new(env!("CARGO_BIN_EXE_tollgate"));
+    for file in ["shop.yaml", "policies.yaml"] {
+        launch = launch.rules(file, &fs::read_to_string(root().join("rules").join(file)).unwrap());
+    }
+    let tollgate = launch.start();
+    let example = fs::read_to_string(root().join("examples/envoy/envoy.yaml")).unwrap();
+    // The service's port must be known beforehand, because another part of the example names it.
+    let service = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let ports = [(10000, 0), (10001, service), (8081, tollgate.grpc().port())];
+    let envoy = Envoy::start(&with_ports(&example, &ports));
+    let mut client = envoy.client();
+    let replies = [(); 6].map(|()| client.get("/login", &[]));
+    assert_eq!(replies.each_ref().map(|reply| reply.status), [200, 200, 200, 200, 200, 429]);
+    let retry_after: u64 = replies[5].the("retry-after").parse().unwrap();
+    assert!((1..=120).contains(&retry_after), "{retry_after}");
+    assert_eq!(client.get("/elsewhere", &[("x-customer", "acme")]).status, 200);
+}
