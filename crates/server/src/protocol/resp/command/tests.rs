@@ -12,7 +12,7 @@ const ABOUT: i64 = 60_000;
 /// Sends lines over one connection and compares the answers, in which `|` stands for the end of a line, and `ID` for the number that
 /// the connection has.
 async fn check(lines: &[&str], expected: &[&str]) {
-    let sent: String = lines.iter().map(|line| format!("{line}\r\n")).collect();
+    let sent = lines.join("\r\n") + "\r\n";
     let received = talk(&gate(), sent.as_bytes()).await;
     let received = received.escape_ascii().to_string().replace(r"\r\n", "\n");
     let mut last = "";

@@ -232,11 +232,10 @@ proptest! {
 
     #[test]
     fn quoted_lines_are_found_again(sent in any_command()) {
-        let quoted: Vec<String> = sent
-            .iter()
-            .map(|argument| argument.iter().map(|byte| format!("\\x{byte:02x}")).collect::<String>())
-            .map(|argument| format!("\"{argument}\""))
-            .collect();
+        let escaped = |argument: &Vec<u8>| {
+            argument.iter().fold(String::new(), |text, byte| text + &format!("\\x{byte:02x}"))
+        };
+        let quoted: Vec<String> = sent.iter().map(|argument| format!("\"{}\"", escaped(argument))).collect();
         prop_assert_eq!(commands((quoted.join(" ") + "\r\n").as_bytes()), (vec![sent], 0, None));
     }
 

@@ -45,7 +45,7 @@ fn errors_are_one_line_and_not_a_long_one() {
 #[test]
 fn memory_is_given_back() {
     let mut replies = Replies::default();
-    replies.bulk(&[0; 1 << 20]);
+    replies.bulk(&vec![0; 1 << 20]);
     replies.clear(4096);
     assert!(replies.as_bytes().is_empty() && replies.bytes.capacity() <= 4096);
 }
