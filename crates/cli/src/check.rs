@@ -91,7 +91,12 @@ fn question(matches: &ArgMatches) -> Result<Value, Failure> {
         .into_iter()
         .map(|(key, value)| json!({"key": key, "value": value}))
         .collect();
-    Ok(json!({"domain": text("domain"), "descriptors": [{"entries": entries, "hits_addend": cost}]}))
+    let mut descriptor = json!({"entries": entries});
+    if cost == 0 {
+        descriptor["hits_addend"] = json!(0); // A request's own zero means one.
+    }
+    // Not the descriptor's: what that costs is booked even if the request is denied.
+    Ok(json!({"domain": text("domain"), "descriptors": [descriptor], "hits_addend": cost.max(1)}))
 }
 
 /// The answer in words.

@@ -77,17 +77,22 @@ fn from_file(settings: &mut Settings, named: Option<&String>) -> Result<(), Fail
     Ok(())
 }
 
-/// The variables of envoyproxy/ratelimit, for those who move from it. There, a port is open to everybody.
+/// The variables of envoyproxy/ratelimit, for those who move from it. There, a port is open to everybody unless a host is named.
 fn from_aliases(settings: &mut Settings) -> Result<(), Failure> {
-    let everywhere = |port: String| format!("0.0.0.0:{port}");
+    let address = |host: &str, port: &str| {
+        let host =
+            env::var(host).ok().filter(|host| !host.is_empty()).unwrap_or_else(|| "0.0.0.0".to_owned());
+        env::var(port).ok().map(|port| format!("{host}:{port}"))
+    };
     let rules = env::var("RUNTIME_ROOT").ok().map(|root| {
         let below = env::var("RUNTIME_SUBDIRECTORY").unwrap_or_default();
-        Path::new(&root).join(below).join("config").display().to_string()
+        let app = env::var("RUNTIME_APPDIRECTORY").unwrap_or_else(|_| "config".to_owned());
+        Path::new(&root).join(below).join(app).display().to_string()
     });
     let given = [
         ("RUNTIME_ROOT", "rules", rules),
-        ("PORT", "http", env::var("PORT").ok().map(everywhere)),
-        ("GRPC_PORT", "grpc", env::var("GRPC_PORT").ok().map(everywhere)),
+        ("PORT", "http", address("HOST", "PORT")),
+        ("GRPC_PORT", "grpc", address("GRPC_HOST", "GRPC_PORT")),
     ];
     let same = SETTINGS.iter().filter_map(|setting| {
         let alias = setting.alias?;

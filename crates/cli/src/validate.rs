@@ -14,11 +14,12 @@ pub(crate) fn command() -> Command {
     Command::new("validate")
         .about("Check rules, and say everything that is wrong with them")
         .arg(rules_arg("paths").num_args(1..))
+        .arg(default_algorithm_arg())
 }
 
 pub(crate) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     let paths: Vec<PathBuf> = matches.get_many("paths").into_iter().flatten().cloned().collect();
-    let (snapshot, files) = load(&paths)?;
+    let (snapshot, files) = load(&paths, matches)?;
     let (domains, policies) = (snapshot.domain_names().len(), snapshot.policy_names().len());
     let rules = snapshot.places().count() - policies;
     let told = [
@@ -44,12 +45,27 @@ pub(crate) fn rules_arg(id: &'static str) -> Arg {
         .help("Files or directories of rules")
 }
 
+/// The argument that says how limits count that do not say it themselves.
+pub(crate) fn default_algorithm_arg() -> Arg {
+    Arg::new("default_algorithm")
+        .long("default-algorithm")
+        .value_name("NAME")
+        .value_parser(["sliding_window", "fixed_window"])
+        .default_value("sliding_window")
+        .env("TOLLGATE_DEFAULT_ALGORITHM")
+        .help("The algorithm of limits that name none and have no burst, as the server is told it")
+}
+
 /// The rules at these paths, compiled together, and from how many files.
-pub(crate) fn load(paths: &[PathBuf]) -> Result<(Snapshot, usize), Failure> {
+pub(crate) fn load(paths: &[PathBuf], matches: &ArgMatches) -> Result<(Snapshot, usize), Failure> {
     let mut texts = Vec::new();
     for path in paths {
         texts.extend(sources(path).map_err(Failure::Problems)?);
     }
-    let specs = read_all(&texts, DefaultAlgorithm::default()).map_err(Failure::Problems)?;
+    let default_algorithm = match matches.get_one::<String>("default_algorithm").map(String::as_str) {
+        Some("fixed_window") => DefaultAlgorithm::FixedWindow,
+        _ => DefaultAlgorithm::SlidingWindow,
+    };
+    let specs = read_all(&texts, default_algorithm).map_err(Failure::Problems)?;
     Ok((Snapshot::compile(specs, None, Time::default()), texts.len()))
 }

@@ -52,7 +52,7 @@ mod verdict;
 
 pub use engine::{Asks, Engine, EngineError, EngineSettings, Step};
 pub use lease::{Lease, NotALease};
-pub use request::{Descriptor, OwnLimit, Request, RequestError, Subject};
+pub use request::{Descriptor, Known, OwnLimit, Request, RequestError, Subject};
 pub use switches::Switched;
 pub use tollgate_core as core;
 pub use tollgate_policy as policy;

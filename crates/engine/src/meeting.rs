@@ -13,7 +13,7 @@ use tollgate_store::{Charge, Key};
 
 use crate::engine::{Engine, Question, Scratch};
 use crate::key::{KeyBuffer, percentile};
-use crate::request::{Descriptor, OwnLimit, Request, RequestError, Subject};
+use crate::request::{Descriptor, Known, OwnLimit, Request, RequestError, Subject};
 use crate::verdict::{Answer, Force, Ruling, Status, Usual};
 
 /// Stands where a decision is about to be written.
@@ -27,8 +27,8 @@ pub(crate) struct Meeting<'a> {
     answer: &'a mut Answer,
     /// One for each ruling of the answer.
     charges: Usual<Charge<'a>>,
-    /// The rulings whose units are given back instead of taken.
-    refunds: SmallVec<[usize; 1]>,
+    /// Whether a quota rule admits the request whatever its counters say, because it only counts.
+    has_lenient_quota: bool,
 }
 
 /// One descriptor on its way to its limits.
@@ -49,8 +49,8 @@ struct Terms {
 
 impl<'a> Meeting<'a> {
     pub(crate) fn new(engine: &'a Engine, question: &Question<'a>, answer: &'a mut Answer) -> Meeting<'a> {
-        let (charges, refunds) = (SmallVec::new(), SmallVec::new());
-        Meeting { engine, request: question.request, now: question.now, answer, charges, refunds }
+        let Question { request, now, .. } = *question;
+        Meeting { engine, request, now, answer, charges: SmallVec::new(), has_lenient_quota: false }
     }
 
     /// Finds the limits of the request. `own` are those that it brings along, in the order of its descriptors.
@@ -162,22 +162,27 @@ impl<'a> Meeting<'a> {
             };
             let (key, percentile) = key(limit_index);
             let force = match place.rule() {
+                _ if terms.refund => Force::Refund,
                 rule if rule.shadow_mode || percentile >= placed.enforce_percent() => Force::Shadow,
                 rule if rule.quota_mode => Force::Quota,
                 _ => Force::Enforced,
             };
-            let was = placed.was(tier, self.now).filter(|was| was.shape() != quota.limit.shape());
-            let intent = intent(self.request.peek, placed.overshoot(), terms.carried);
+            for was in placed.counted_before(&quota.limit, self.now) {
+                self.engine.ledger.carry_over(key, was, &quota.limit, self.now);
+            }
+            let intent = intent(self.request.peek, &quota.limit, placed.overshoot(), terms.carried);
             let charge = Charge {
                 key,
                 limit: &quota.limit,
-                was,
                 cost: Cost::new(terms.cost),
                 intent,
-                shadow: force == Force::Shadow,
+                shadow: matches!(force, Force::Shadow | Force::Refund),
             };
-            self.add(Some((place_index, limit_index)), quota, charge, force, terms.refund);
+            self.add(Some((place_index, limit_index)), quota, charge, force);
         }
+        self.has_lenient_quota |= place.rule().quota_mode
+            && self.answer.rulings.len() > first
+            && self.answer.rulings[first..].iter().all(|ruling| ruling.force == Force::Shadow);
         self.answer.statuses.push(match self.answer.rulings.len() {
             last if last > first => Status::Limited(first..last),
             _ if unlimited => Status::Unlimited,
@@ -188,24 +193,16 @@ impl<'a> Meeting<'a> {
     /// Meets a limit that the request brought along.
     fn meet_own(&mut self, quota: Option<&'a Quota>, key: Key, terms: Terms) {
         let Some(quota) = quota else { return self.answer.statuses.push(Status::NoLimit) };
-        let intent = intent(self.request.peek, Overshoot::ByCaller, terms.carried);
-        let charge = Charge { intent, ..Charge::take(key, &quota.limit, Cost::new(terms.cost)) };
+        let intent = intent(self.request.peek, &quota.limit, Overshoot::ByCaller, terms.carried);
+        let force = if terms.refund { Force::Refund } else { Force::Enforced };
+        let shadow = force == Force::Refund;
+        let charge = Charge { intent, shadow, ..Charge::take(key, &quota.limit, Cost::new(terms.cost)) };
         let first = self.answer.rulings.len();
-        self.add(None, quota, charge, Force::Enforced, terms.refund);
+        self.add(None, quota, charge, force);
         self.answer.statuses.push(Status::Limited(first..first + 1));
     }
 
-    fn add(
-        &mut self,
-        from: Option<(PlaceIndex, usize)>,
-        quota: &Quota,
-        charge: Charge<'a>,
-        force: Force,
-        refund: bool,
-    ) {
-        if refund {
-            self.refunds.push(self.answer.rulings.len());
-        }
+    fn add(&mut self, from: Option<(PlaceIndex, usize)>, quota: &Quota, charge: Charge<'a>, force: Force) {
         self.answer.rulings.push(Ruling {
             place: from.map(|(place, _)| place),
             limit_index: from.map_or(0, |(_, limit)| limit),
@@ -245,17 +242,19 @@ impl<'a> Meeting<'a> {
         passes
     }
 
-    /// Units that come back do so whatever becomes of the rest; after that, the limit is only looked at.
+    /// Units that come back do so whatever becomes of the rest; after that, the limit is only looked at. What is held comes back
+    /// by its name, or at its deadline: some units of some holder would be somebody else's.
     fn give_back(&mut self) {
-        for &index in &self.refunds {
-            let charge = &mut self.charges[index];
-            if charge.intent != Intent::Peek {
+        for (charge, ruling) in self.charges.iter_mut().zip(&self.answer.rulings) {
+            if ruling.force != Force::Refund {
+                continue;
+            }
+            if charge.intent != Intent::Peek && !matches!(charge.limit, Limit::Concurrency(_)) {
                 let refund = Refund::at_once(charge.cost.units(), self.now);
                 self.engine.ledger.give_back(charge.key, charge.limit, refund);
             }
             charge.cost = Cost::ZERO;
             charge.intent = Intent::Peek;
-            charge.shadow = true;
         }
     }
 
@@ -264,29 +263,30 @@ impl<'a> Meeting<'a> {
         if self.answer.rulings.iter().all(|ruling| ruling.force != Force::Quota) {
             return;
         }
-        let quotas: Usual<Range<usize>> =
-            self.answer.statuses.iter().filter_map(|status| self.asked_quota(status)).collect();
-        let (over, admitting): (Usual<_>, Usual<_>) =
-            quotas.into_iter().partition(|range| self.is_over(range.clone()));
-        if admitting.is_empty() {
+        let quotas = self.answer.statuses.iter().filter_map(|status| self.quota(status));
+        let (over, admitting): (Usual<_>, Usual<_>) = quotas.partition(|range| self.is_over(range.clone()));
+        if admitting.is_empty() && !self.has_lenient_quota {
             return;
         }
-        for charge in over.into_iter().flatten() {
-            self.charges[charge].intent = Intent::Peek;
-            self.charges[charge].shadow = true;
+        for index in over.into_iter().flatten() {
+            self.charges[index].intent = Intent::Peek;
+            self.charges[index].shadow = true;
+            if self.answer.rulings[index].force == Force::Quota {
+                self.answer.rulings[index].force = Force::Excused;
+            }
         }
     }
 
-    /// The rulings of a quota rule that is asked for something. One that is given something back has no say.
-    fn asked_quota(&self, status: &Status) -> Option<Range<usize>> {
+    /// The rulings on a descriptor that meets a quota rule.
+    fn quota(&self, status: &Status) -> Option<Range<usize>> {
         let Status::Limited(range) = status else { return None };
-        let is_quota =
-            self.answer.rulings[range.start].force == Force::Quota && !self.refunds.contains(&range.start);
+        let is_quota = self.answer.rulings[range.clone()].iter().any(|ruling| ruling.force == Force::Quota);
         is_quota.then(|| range.clone())
     }
 
+    /// Whether any limit denies that counts.
     fn is_over(&self, range: Range<usize>) -> bool {
-        self.charges[range].iter().any(|charge| {
+        self.charges[range].iter().filter(|charge| !charge.shadow).any(|charge| {
             let peek = Charge { intent: Intent::Peek, ..*charge };
             !self.engine.ledger.decide(&peek, self.now).is_allowed()
         })
@@ -303,9 +303,18 @@ impl Request<'_> {
         }
     }
 
-    /// The limits that the descriptors bring along.
-    pub(crate) fn own_limits(&self, default: DefaultAlgorithm) -> Result<SmallVec<[Quota; 1]>, RequestError> {
-        let Subject::Descriptors { descriptors, .. } = self.subject else { return Ok(SmallVec::new()) };
+    /// The limits that the descriptors bring along, in a domain that anybody knows.
+    pub(crate) fn own_limits(
+        &self,
+        snapshot: &Snapshot,
+        default: DefaultAlgorithm,
+    ) -> Result<SmallVec<[Quota; 1]>, RequestError> {
+        let Subject::Descriptors { domain, descriptors } = self.subject else { return Ok(SmallVec::new()) };
+        if descriptors.iter().all(|descriptor| descriptor.limit.is_none())
+            || snapshot.domain(domain).is_none()
+        {
+            return Ok(SmallVec::new());
+        }
         let own =
             descriptors.iter().enumerate().filter_map(|(index, descriptor)| Some((index, descriptor.limit?)));
         own.map(|(index, own)| quota(own, default).ok_or(RequestError::UnknownUnit { index })).collect()
@@ -342,10 +351,12 @@ fn replaced_names<'a>(approaches: &[Option<Approach<'a>>]) -> Usual<&'a str> {
     limits.flat_map(PlacedLimit::replaces).map(String::as_str).collect()
 }
 
-/// A cost that a descriptor carries was spent already and is booked; any other is asked for. A rule may say otherwise.
-fn intent(peek: bool, overshoot: Overshoot, carried: bool) -> Intent {
+/// A cost that a descriptor carries was spent already and is booked; any other is asked for. A rule may say otherwise. What is
+/// held is never booked: whoever holds it must be able to release it.
+fn intent(peek: bool, limit: &Limit, overshoot: Overshoot, carried: bool) -> Intent {
     match overshoot {
         _ if peek => Intent::Peek,
+        _ if matches!(limit, Limit::Concurrency(_)) => Intent::Take,
         Overshoot::Book => Intent::Book,
         Overshoot::ByCaller if carried => Intent::Book,
         Overshoot::ByCaller | Overshoot::Deny => Intent::Take,
@@ -359,17 +370,17 @@ fn percentile_if(place: &Place, limit: usize, key: &[u8]) -> u8 {
 
 fn check_tier(place: &Place, tier: Option<&str>) -> Result<(), RequestError> {
     let Some(tier) = tier else { return Ok(()) };
-    let mut known: Vec<String> =
-        place.limits().iter().flat_map(PlacedLimit::tier_names).map(str::to_owned).collect();
-    if known.iter().any(|name| name == tier) {
+    let mut known: Vec<&str> = place.limits().iter().flat_map(PlacedLimit::tier_names).collect();
+    if known.contains(&tier) {
         return Ok(());
     }
     known.sort_unstable();
     known.dedup();
+    let known = Known::new(known.into_iter());
     Err(RequestError::UnknownTier { policy: place.path().to_owned(), tier: tier.to_owned(), known })
 }
 
 fn unknown_policy(snapshot: &Snapshot, name: &str) -> RequestError {
-    let known = snapshot.policy_names().into_iter().map(str::to_owned).collect();
+    let known = Known::new(snapshot.policy_names().iter().map(|name| &**name));
     RequestError::UnknownPolicy { name: name.to_owned(), known }
 }

@@ -11,7 +11,7 @@ pub struct Request<'a> {
     /// How many units, where a descriptor does not say it itself. Zero asks without taking.
     pub cost: u64,
     /// Whether nothing may change: the answer is the one that a request would get. A counter that two descriptors meet is looked at
-    /// for each of them by itself.
+    /// for each of them by itself, and what would be given back is not.
     pub peek: bool,
 }
 
@@ -79,42 +79,51 @@ pub enum RequestError {
         index: usize,
     },
     /// A policy that does not exist.
-    #[error("unknown policy \"{name}\"{}", listed("it could be", .known))]
+    #[error("unknown policy \"{name}\"{}", .known.after("it could be"))]
     UnknownPolicy {
         /// The name given.
         name: String,
         /// Those that exist.
-        known: Vec<String>,
+        known: Known,
     },
     /// A tier that the policy does not have.
-    #[error("policy \"{policy}\" has no tier \"{tier}\"{}", listed("its tiers are", .known))]
+    #[error("policy \"{policy}\" has no tier \"{tier}\"{}", .known.after("its tiers are"))]
     UnknownTier {
         /// The policy.
         policy: String,
         /// The name given.
         tier: String,
         /// Those that exist.
-        known: Vec<String>,
+        known: Known,
     },
     /// A lease is for limits on how many may be at it at the same time.
     #[error("nothing to hold: no concurrency limit applies to this request")]
     NothingToHold,
 }
 
-/// At most this many names are listed: a message is for people.
-const NAMES_LISTED_MAX: usize = 8;
+/// Names that exist, for whoever gave one that does not: the first few, and how many there are in all.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Known {
+    /// The first names.
+    pub names: Vec<String>,
+    /// How many there are.
+    pub count: usize,
+}
 
-fn listed(introduction: &str, names: &[String]) -> String {
-    match names.len() {
-        0 => String::new(),
-        count if count > NAMES_LISTED_MAX => {
-            format!(
-                "; {introduction} {}, and {} more",
-                names[..NAMES_LISTED_MAX].join(", "),
-                count - NAMES_LISTED_MAX
-            )
+impl Known {
+    /// At most this many names are listed: a message is for people, and whoever sends wrong names must not cause much work.
+    const LISTED_MAX: usize = 8;
+
+    pub(crate) fn new<'a>(names: impl ExactSizeIterator<Item = &'a str>) -> Known {
+        Known { count: names.len(), names: names.take(Known::LISTED_MAX).map(str::to_owned).collect() }
+    }
+
+    fn after(&self, introduction: &str) -> String {
+        match self.count - self.names.len() {
+            _ if self.names.is_empty() => String::new(),
+            0 => format!("; {introduction} {}", self.names.join(", ")),
+            more => format!("; {introduction} {}, and {more} more", self.names.join(", ")),
         }
-        _ => format!("; {introduction} {}", names.join(", ")),
     }
 }
 
@@ -139,6 +148,17 @@ impl<'a> Request<'a> {
     #[must_use]
     pub const fn peek(self) -> Request<'a> {
         Request { peek: true, ..self }
+    }
+
+    /// The same question for somebody of a tier. Descriptors find their tenant's tier themselves: this is for policies.
+    #[must_use]
+    pub const fn tier(self, tier: &'a str) -> Request<'a> {
+        match self.subject {
+            Subject::Policy { name, key, .. } => {
+                Request { subject: Subject::Policy { name, key, tier: Some(tier) }, ..self }
+            }
+            Subject::Descriptors { .. } => self,
+        }
     }
 
     /// The domain; empty where a policy is asked.

@@ -1,15 +1,20 @@
 //! The answer to a request: whether it passes, and what every limit that it met has said.
 
+use std::cmp::Reverse;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 use arc_swap::Guard;
 use smallvec::SmallVec;
-use tollgate_core::{Decision, Holder, Outcome, Span, Time};
+use tollgate_core::{CalendarUnit, Decision, Holder, Outcome, Span, Tick, Time};
 use tollgate_policy::{Period, Place, PlaceIndex, PlacedLimit, Snapshot};
 
 /// Most requests meet at most so many limits; more cost an allocation.
 const LIMITS_USUAL: usize = 2;
+
+/// How long to wait for somebody else to finish, who may do so at any moment.
+const BUSY_WAIT: Span = Span::from_ticks(1_000_000_000);
 
 /// What clients are told a limit is called that a request brought along.
 const OWN_LIMIT_TITLE: &str = "override";
@@ -78,10 +83,14 @@ pub struct Ruling {
 pub enum Force {
     /// A denial denies the request.
     Enforced,
-    /// Only if all of this kind deny is the request denied.
+    /// Only if all quota rules of the request deny is it denied.
     Quota,
-    /// Never: counted and reported only.
+    /// Not: a quota rule that is over, while another one admits.
+    Excused,
+    /// Not: counted and reported only.
     Shadow,
+    /// Not: units were given back.
+    Refund,
 }
 
 impl Verdict {
@@ -110,9 +119,16 @@ impl Verdict {
         &self.answer.rulings
     }
 
-    /// The most restrictive ruling: that of the denying limit with the longest wait; else that with the least remaining.
+    /// The most restrictive ruling. Of those that deny, the one that keeps the request waiting longest, where of the quota rules
+    /// one is enough; else that with the least remaining.
     pub fn tightest(&self) -> Option<&Ruling> {
-        tightest(&self.answer.rulings)
+        let denying = |kind| move |ruling: &&Ruling| ruling.denies() && ruling.force == kind;
+        let tightness = |ruling: &&Ruling| Reverse(ruling.looseness());
+        let enforced = self.rulings().iter().filter(denying(Force::Enforced)).max_by_key(tightness);
+        let quotas = self.statuses().iter().filter_map(|status| self.tightest_of(status));
+        let quota = quotas.filter(denying(Force::Quota)).min_by_key(tightness);
+        let tightest_denying = [enforced, quota].into_iter().flatten().max_by_key(tightness);
+        tightest_denying.or_else(|| tightest(self.rulings()))
     }
 
     /// The most restrictive ruling on one descriptor.
@@ -164,18 +180,41 @@ impl Ruling {
 
     /// Whether the limit denies, and that counts.
     pub fn denies(&self) -> bool {
-        self.is_over() && self.force != Force::Shadow
+        self.is_over() && matches!(self.force, Force::Enforced | Force::Quota)
+    }
+
+    /// How long whoever is denied is told to wait. Where the limit itself cannot say: for somebody to finish, a second; and where the
+    /// cost is larger than the limit can ever admit, at least until the limit is as good as unused.
+    pub fn told_wait(&self) -> Option<Span> {
+        match self.decision.outcome {
+            Outcome::Allowed { .. } => None,
+            Outcome::NotNow { retry_after } => Some(retry_after),
+            Outcome::Busy => Some(BUSY_WAIT),
+            Outcome::Never => Some(self.decision.reset_after.unwrap_or(Span::ZERO).max(self.period_span())),
+        }
+    }
+
+    /// The period of the limit; that of a calendar as it usually is.
+    fn period_span(&self) -> Span {
+        const DAY: Duration = Duration::from_hours(24);
+        let length = match self.period {
+            Period::Calendar(CalendarUnit::Day) => DAY,
+            Period::Calendar(CalendarUnit::Week) => 7 * DAY,
+            Period::Calendar(CalendarUnit::Month) => 30 * DAY,
+            other => other.length().unwrap_or(DAY),
+        };
+        Tick::NANOSECOND.span(length).unwrap_or(Span::MAX)
     }
 
     /// Orders rulings: what counts before what is only reported, denials before the rest, then who waits longest or has least left.
-    fn looseness(&self) -> (bool, bool, u64) {
-        let left = match self.decision.outcome {
-            Outcome::Never => 0,
-            Outcome::Busy => 1,
-            Outcome::NotNow { retry_after } => u64::MAX - retry_after.ticks(),
-            Outcome::Allowed { .. } => self.decision.remaining,
+    fn looseness(&self) -> (u8, bool, u64) {
+        let left = self.told_wait().map_or(self.decision.remaining, |wait| u64::MAX - wait.ticks());
+        let rank = match self.force {
+            Force::Enforced | Force::Quota => 0,
+            Force::Excused | Force::Refund => 1,
+            Force::Shadow => 2,
         };
-        (self.force == Force::Shadow, !self.is_over(), left)
+        (rank, !self.is_over(), left)
     }
 }
 

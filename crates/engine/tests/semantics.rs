@@ -1,100 +1,17 @@
 //! What a request gets: each case one table of questions and answers, all at one moment unless the time is what matters.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod common;
+
 use std::time::Duration;
 
-use tollgate::core::{Outcome, Time};
-use tollgate::policy::{DefaultAlgorithm, Source, Unit, read_all};
+use common::{START, TWO, ask, check, check_on, engine, engine_with, install, later, summary};
+use tollgate::core::{Outcome, Rate, Span, TokenBucket};
+use tollgate::policy::Unit;
 use tollgate::{
-    DecidedBy, Descriptor, Engine, EngineSettings, LedgerSettings, OwnLimit, Request, RequestError, Status,
-    Subject, Switched, Verdict,
+    DecidedBy, Descriptor, Engine, EngineSettings, LedgerSettings, OwnLimit, Request, RequestError, Subject,
+    Switched,
 };
-
-const START: Time = Time::from_ticks(1_800_000_000_000_000_000);
-
-fn engine(rules: &str) -> Engine {
-    engine_with(rules, EngineSettings::default())
-}
-
-fn engine_with(rules: &str, settings: EngineSettings) -> Engine {
-    let engine =
-        Engine::new(EngineSettings { ledger: LedgerSettings::with_cap(8 << 20), ..settings }).unwrap();
-    install(&engine, rules, START);
-    engine
-}
-
-fn install(engine: &Engine, rules: &str, now: Time) {
-    let specs = read_all(&[Source::new("rules.yaml", rules)], DefaultAlgorithm::default());
-    engine.install(specs.unwrap_or_else(|problems| panic!("{problems}")), now);
-}
-
-fn later(by: Duration) -> Time {
-    Time::from_ticks(START.ticks() + u64::try_from(by.as_nanos()).unwrap())
-}
-
-/// A descriptor written as `a=1,b=2`, perhaps with a cost as `a=1@2`, or a refund as `a=1@-2`.
-struct Written<'a> {
-    entries: Vec<(&'a str, &'a str)>,
-    cost: Option<i64>,
-}
-
-impl<'a> Written<'a> {
-    fn new(text: &'a str) -> Written<'a> {
-        let (entries, cost) = match text.split_once('@') {
-            Some((entries, cost)) => (entries, Some(cost.parse().unwrap())),
-            None => (text, None),
-        };
-        Written { entries: entries.split(',').map(|entry| entry.split_once('=').unwrap()).collect(), cost }
-    }
-}
-
-fn ask(engine: &Engine, now: Time, descriptors: &[&str]) -> Verdict {
-    let written: Vec<_> = descriptors.iter().map(|text| Written::new(text)).collect();
-    let descriptors: Vec<Descriptor<'_>> = written
-        .iter()
-        .map(|Written { entries, cost }| Descriptor {
-            cost: cost.map(i64::unsigned_abs),
-            refund: cost.is_some_and(|cost| cost < 0),
-            ..Descriptor::new(entries)
-        })
-        .collect();
-    engine.decide(&Request::new("d", &descriptors), now).unwrap().ready()
-}
-
-/// What became of each descriptor: `-` no limit, `*` unlimited, else what remains, with `!` if it is over.
-fn summary(verdict: &Verdict) -> String {
-    let of = |status: &Status| match status {
-        Status::NoLimit => "-".to_owned(),
-        Status::Unlimited => "*".to_owned(),
-        Status::Limited(_) => {
-            let ruling = verdict.tightest_of(status).unwrap();
-            format!("{}{}", ruling.decision.remaining, if ruling.is_over() { "!" } else { "" })
-        }
-    };
-    let statuses: Vec<_> = verdict.statuses().iter().map(of).collect();
-    format!("{} {}", if verdict.allowed() { "pass" } else { "deny" }, statuses.join(" "))
-}
-
-fn check(rules: &str, questions: &[(&[&str], &str)]) {
-    check_on(&engine(rules), questions);
-}
-
-fn check_on(engine: &Engine, questions: &[(&[&str], &str)]) {
-    for (number, (descriptors, expected)) in questions.iter().enumerate() {
-        assert_eq!(
-            summary(&ask(engine, START, descriptors)),
-            *expected,
-            "question {number}: {descriptors:?}"
-        );
-    }
-}
-
-const TWO: &str = "
-domain: d
-descriptors:
-- {key: a, rate_limit: {unit: hour, requests_per_unit: 2}}
-- {key: b, rate_limit: {unit: hour, requests_per_unit: 3}}
-";
 
 #[test]
 fn all_limits_must_admit_and_a_denied_request_takes_nothing() {
@@ -302,10 +219,12 @@ fn a_request_brings_its_own_limit() {
     assert_eq!(own(0, Some(Unit::Hour)).unwrap(), "deny 0!");
     assert_eq!(own(2, None).unwrap_err(), RequestError::UnknownUnit { index: 0 });
     // In a domain that nobody knows, nothing is limited.
-    let limit = Some(OwnLimit { requests_per_unit: 0, unit: Some(Unit::Hour) });
-    let descriptors = [Descriptor { limit, ..Descriptor::new(&entries) }];
-    let elsewhere = engine.decide(&Request::new("nowhere", &descriptors), START).unwrap().ready();
-    assert_eq!(summary(&elsewhere), "pass -");
+    for unit in [Some(Unit::Hour), None] {
+        let limit = Some(OwnLimit { requests_per_unit: 0, unit });
+        let descriptors = [Descriptor { limit, ..Descriptor::new(&entries) }];
+        let elsewhere = engine.decide(&Request::new("nowhere", &descriptors), START).unwrap().ready();
+        assert_eq!(summary(&elsewhere), "pass -");
+    }
 }
 
 #[test]
@@ -373,6 +292,24 @@ fn what_is_switched_off_passes_at_once() {
     }
     install(&engine, &TWO.replace("domain: d", "domain: d\nenabled: false"), START);
     check_on(&engine, &[(&["a=1"], "pass -")]);
+}
+
+#[test]
+fn callers_with_their_own_numbers_are_let_through_too() {
+    let limit =
+        TokenBucket::new(Rate::new(1, Span::from_ticks(3_600_000_000_000)).unwrap(), 1).unwrap().into();
+    let admitted =
+        |engine: &Engine| (0..2).filter(|_| engine.throttle(b"k", &limit, 1, START).is_allowed()).count();
+    assert_eq!(admitted(&engine(TWO)), 1);
+    assert_eq!(
+        admitted(&engine_with(TWO, EngineSettings { shadow_mode: true, ..EngineSettings::default() })),
+        2
+    );
+    let engine = engine(TWO);
+    engine.switch(Switched { all: true, ..Switched::default() });
+    assert_eq!(admitted(&engine), 2);
+    engine.switch(Switched::default());
+    assert_eq!(admitted(&engine), 1, "nothing was taken meanwhile");
 }
 
 #[test]

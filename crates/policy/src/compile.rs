@@ -1,19 +1,29 @@
 //! From validated files to a snapshot: identities for counters, carried over from the snapshot before.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use tollgate_core::{Limit, Time};
 
+use crate::map::Map;
 use crate::part::put_part;
 use crate::pattern::Pattern;
 use crate::rule::{Allowance, Rule, RuleLimit};
-use crate::snapshot::{Domain, Place, PlacedLimit, RuleId, Snapshot, Was};
+use crate::snapshot::{Domain, Form, Place, PlacedLimit, RuleId, Snapshot};
 use crate::spec::{DescriptorSpec, DomainSpec, FileSpec};
 use crate::tree::{Child, Level, PlaceIndex, Values};
 
 /// What a key prefix begins with: a way of encoding has a number of its own.
 const IN_DOMAIN: u8 = 1;
 const IN_POLICY: u8 = 2;
+/// What tells the limits of one place apart.
+const BY_NAME: u8 = 1;
+const BY_POSITION: u8 = 2;
+
+/// The most places whose numbers are remembered. Beyond, those are forgotten that no rule stands at any more.
+const IDS_MAX: usize = 1 << 20;
+
+/// The most kinds of counters of one limit that are remembered over reloads, newest first.
+const FORMS_MAX: usize = 8;
 
 /// Between the levels of a path, for people.
 const PATH_SEPARATOR: &str = " > ";
@@ -34,15 +44,21 @@ impl Snapshot {
                 snapshot.policies.insert(policy.name.into(), index);
             }
         }
-        Snapshot { places: compiler.places, ids_given: compiler.ids_given, ..snapshot }
+        snapshot.policy_names = snapshot.policies.keys().cloned().collect();
+        snapshot.policy_names.sort_unstable();
+        let Compiler { places, mut ids, ids_given, .. } = compiler;
+        if ids.len() > IDS_MAX {
+            let present: HashSet<RuleId> = places.iter().map(Place::id).collect();
+            ids.retain(|_, id| present.contains(id));
+        }
+        Snapshot { places, ids, ids_given, ..snapshot }
     }
 }
 
 struct Compiler<'a> {
     /// The limits before, by what their counters' keys begin with.
     before: HashMap<&'a [u8], &'a PlacedLimit>,
-    /// The rules before, by their places.
-    ids_before: HashMap<&'a [u8], RuleId>,
+    ids: Map<Box<[u8]>, RuleId>,
     ids_given: u32,
     now: Time,
     places: Vec<Place>,
@@ -53,7 +69,7 @@ impl<'a> Compiler<'a> {
         let places = || before.into_iter().flat_map(Snapshot::places);
         Compiler {
             before: places().flat_map(Place::limits).map(|limit| (limit.key_prefix(), limit)).collect(),
-            ids_before: places().map(|place| (&*place.identity, place.id())).collect(),
+            ids: before.map(|before| before.ids.clone()).unwrap_or_default(),
             ids_given: before.map_or(0, |before| before.ids_given),
             now,
             places: Vec::new(),
@@ -100,16 +116,15 @@ impl<'a> Compiler<'a> {
 
     fn place(&mut self, rule: Rule, trail: &Trail<'_>) -> PlaceIndex {
         let index = PlaceIndex(u32::try_from(self.places.len()).unwrap_or(u32::MAX));
-        let id = self.ids_before.get(trail.identity.as_slice()).copied().unwrap_or_else(|| {
+        let id = *self.ids.entry(trail.identity.as_slice().into()).or_insert_with(|| {
             self.ids_given += 1;
             RuleId(self.ids_given - 1)
         });
         let several = rule.limits.len() > 1;
-        let limits =
-            rule.limits.iter().enumerate().map(|(at, terms)| self.limit(terms, at, several, trail)).collect();
+        let limit = |(at, terms): (usize, &RuleLimit)| self.limit(terms, at, several, trail);
+        let limits = rule.limits.iter().enumerate().map(limit).collect();
         self.places.push(Place {
             id,
-            identity: trail.identity.as_slice().into(),
             domain: trail.domain.into(),
             path: trail.path.as_str().into(),
             rule,
@@ -122,24 +137,36 @@ impl<'a> Compiler<'a> {
     fn limit(&self, terms: &RuleLimit, at: usize, several: bool, trail: &Trail<'_>) -> PlacedLimit {
         let mut key_prefix = trail.identity.clone();
         key_prefix.push(0); // no further level
-        // The place alone identifies a single limit; of several, each is known by its name, else by its position.
-        match terms.name.as_deref().filter(|_| several) {
-            Some(name) => put_part(&mut key_prefix, name.as_bytes()),
-            None => put_part(&mut key_prefix, format!("#{at}").as_bytes()),
+        // Of the limits of a place, each is known by its name, else by its position.
+        if let Some(name) = terms.name.as_deref() {
+            key_prefix.push(BY_NAME);
+            put_part(&mut key_prefix, name.as_bytes());
+        } else {
+            key_prefix.push(BY_POSITION);
+            put_part(&mut key_prefix, at.to_string().as_bytes());
         }
-        let was = self.before.get(key_prefix.as_slice()).and_then(|before| self.was(before, terms));
         let title = title(terms.name.as_deref(), &trail.path, several.then_some(at));
-        PlacedLimit { title, key_prefix: key_prefix.into(), terms: terms.clone(), was }
+        let forms = self.forms(terms, self.before.get(key_prefix.as_slice()).copied());
+        PlacedLimit { title, key_prefix: key_prefix.into(), terms: terms.clone(), forms }
     }
 
-    /// What has to be remembered of the limit that was here before: something, where its states cannot be read with the
-    /// new numbers, and until the last of them has expired.
-    fn was(&self, before: &PlacedLimit, terms: &RuleLimit) -> Option<Was> {
-        if terms.allowance == before.terms.allowance && terms.tiers == before.terms.tiers {
-            return before.was.clone().filter(|was| self.now < was.until);
+    /// Every kind in which a key's counts may be kept: those of the limit as it is, and those of what it was, until they
+    /// have expired.
+    fn forms(&self, terms: &RuleLimit, before: Option<&PlacedLimit>) -> Vec<Form> {
+        let mut forms: Vec<Form> = Vec::new();
+        for limit in quotas(terms) {
+            if !forms.iter().any(|form| form.is_like(limit)) {
+                forms.push(Form { limit: limit.clone(), until: Time::MAX });
+            }
         }
-        let until = quotas(&before.terms).map(|limit| gone_by(limit, self.now)).max()?;
-        Some(Was { terms: before.terms.clone(), until })
+        for old in before.into_iter().flat_map(|before| &before.forms) {
+            let until = old.until.min(gone_by(&old.limit, self.now));
+            let is_left = self.now < old.until && forms.len() < FORMS_MAX;
+            if is_left && !forms.iter().any(|form| form.is_like(&old.limit)) {
+                forms.push(Form { limit: old.limit.clone(), until });
+            }
+        }
+        forms
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use tollgate_core::{Ask, Cost, Limit, Time};
+
 use crate::rule::{Allowance, Overshoot, Period, Quota};
 use crate::snapshot::{Domain, Place, PlacedLimit, Snapshot};
 use crate::tree::{Child, Entry, Level, Values};
@@ -205,23 +207,34 @@ fn describe(allowance: &Allowance) -> String {
 
 impl fmt::Display for Quota {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.units == 0 {
-            return f.write_str("blocked");
+        let at_once = match &self.limit {
+            Limit::Blocked(_) => return f.write_str("blocked"),
+            Limit::Concurrency(_) => {
+                return write!(f, "{} at the same time, each for at most {}", self.units, self.period);
+            }
+            limit => limit.decide(&mut limit.fresh(), Ask::peek(Cost::ZERO, Time::default())).limit,
+        };
+        write!(f, "{} per {}", self.units, self.period)?;
+        if at_once != self.units {
+            write!(f, ", {at_once} at once")?;
         }
-        write!(f, "{} per {} ({})", self.units, self.period, as_written(self.limit.algorithm()))
+        write!(f, " ({})", as_written(&self.limit))
     }
 }
 
-/// An algorithm's name as rules spell it: `sliding_window`.
-fn as_written(algorithm: &str) -> String {
-    let mut written = String::new();
-    for c in algorithm.chars() {
-        if c.is_ascii_uppercase() && !written.is_empty() {
-            written.push('_');
-        }
-        written.push(c.to_ascii_lowercase());
+/// A limit's algorithm as rules spell it.
+fn as_written(limit: &Limit) -> &'static str {
+    match limit {
+        Limit::TokenBucket(_) => "token_bucket",
+        Limit::LeakyBucket(_) => "leaky_bucket",
+        Limit::LeakyQueue(_) => "leaky_bucket with max_wait",
+        Limit::FixedWindow(_) => "fixed_window",
+        Limit::SlidingWindow(_) => "sliding_window",
+        Limit::SubWindows(_) => "sliding_window with sub_windows",
+        Limit::SlidingLog(_) => "sliding_log",
+        Limit::Concurrency(_) => "concurrency",
+        Limit::Blocked(_) => "blocked",
     }
-    written
 }
 
 impl fmt::Display for Period {

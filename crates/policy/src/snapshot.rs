@@ -14,6 +14,10 @@ pub struct Snapshot {
     pub(crate) domains: Map<Box<str>, Domain>,
     pub(crate) policies: Map<Box<str>, PlaceIndex>,
     pub(crate) places: Vec<Place>,
+    /// The names of the policies, sorted.
+    pub(crate) policy_names: Vec<Box<str>>,
+    /// The numbers of all rules that are or were, by their places.
+    pub(crate) ids: Map<Box<[u8]>, RuleId>,
     pub(crate) ids_given: u32,
 }
 
@@ -31,7 +35,6 @@ pub struct Domain {
 #[derive(Debug)]
 pub struct Place {
     pub(crate) id: RuleId,
-    pub(crate) identity: Box<[u8]>,
     pub(crate) domain: Box<str>,
     pub(crate) path: Box<str>,
     pub(crate) rule: Rule,
@@ -46,14 +49,23 @@ pub struct PlacedLimit {
     pub(crate) title: Box<str>,
     pub(crate) key_prefix: Box<[u8]>,
     pub(crate) terms: RuleLimit,
-    pub(crate) was: Option<Was>,
+    /// Of each kind that a key's counts may be kept in, one.
+    pub(crate) forms: Vec<Form>,
 }
 
-/// What a limit was before a reload, as long as counters of that time may be around.
+/// A limit under which a key may have been counted: one of the rule's tiers, or what it was before a reload.
 #[derive(Clone, Debug)]
-pub(crate) struct Was {
-    pub(crate) terms: RuleLimit,
+pub(crate) struct Form {
+    pub(crate) limit: Limit,
+    /// From when on no count under it is left.
     pub(crate) until: Time,
+}
+
+impl Form {
+    /// Whether states under the two limits are read alike.
+    pub(crate) fn is_like(&self, limit: &Limit) -> bool {
+        self.limit.shape() == limit.shape() && self.limit.packs() == limit.packs()
+    }
 }
 
 /// Names a rule as long as the process lives, whatever its numbers and however often it is reloaded.
@@ -83,19 +95,15 @@ impl Snapshot {
 
     /// The names of all domains, sorted.
     pub fn domain_names(&self) -> Vec<&str> {
-        sorted(self.domains.keys())
+        let mut names: Vec<&str> = self.domains.keys().map(|name| &**name).collect();
+        names.sort_unstable();
+        names
     }
 
     /// The names of all policies, sorted.
-    pub fn policy_names(&self) -> Vec<&str> {
-        sorted(self.policies.keys())
+    pub fn policy_names(&self) -> &[Box<str>] {
+        &self.policy_names
     }
-}
-
-fn sorted<'a>(names: impl Iterator<Item = &'a Box<str>>) -> Vec<&'a str> {
-    let mut names: Vec<&str> = names.map(|name| &**name).collect();
-    names.sort_unstable();
-    names
 }
 
 impl Domain {
@@ -178,16 +186,16 @@ impl PlacedLimit {
 
     /// How much it allows to somebody of this tier.
     pub fn allowance(&self, tier: Option<&str>) -> &Allowance {
-        allowance(&self.terms, tier)
+        let tiered = tier.and_then(|tier| self.terms.tiers.iter().find(|(name, _)| name == tier));
+        tiered.map_or(&self.terms.allowance, |(_, allowance)| allowance)
     }
 
-    /// The limit that counted for somebody of this tier before a reload, if its counts have to be carried over.
-    pub fn was(&self, tier: Option<&str>, now: Time) -> Option<&Limit> {
-        let was = self.was.as_ref().filter(|was| now < was.until)?;
-        match allowance(&was.terms, tier) {
-            Allowance::Quota(quota) => Some(&quota.limit),
-            Allowance::Unlimited => None,
-        }
+    /// Limits under which a key may have been counted otherwise than under `limit`: before a reload, or in another tier. What it
+    /// had used then has to be carried over.
+    pub fn counted_before(&self, limit: &Limit, now: Time) -> impl Iterator<Item = &Limit> {
+        // Nearly always there is one form, and it is this one.
+        let forms = if self.forms.len() > 1 { self.forms.as_slice() } else { &[] };
+        forms.iter().filter(move |form| now < form.until && !form.is_like(limit)).map(|form| &form.limit)
     }
 
     /// What happens to a charge beyond what is left.
@@ -219,11 +227,6 @@ impl PlacedLimit {
     pub fn key_prefix(&self) -> &[u8] {
         &self.key_prefix
     }
-}
-
-pub(crate) fn allowance<'a>(terms: &'a RuleLimit, tier: Option<&str>) -> &'a Allowance {
-    let tiered = tier.and_then(|tier| terms.tiers.iter().find(|(name, _)| name == tier));
-    tiered.map_or(&terms.allowance, |(_, allowance)| allowance)
 }
 
 impl RuleId {

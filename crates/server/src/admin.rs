@@ -106,7 +106,7 @@ impl<'a> Config<'a> {
             rules: counts.values().map(|(rules, _)| rules).sum(),
             limits: counts.values().map(|(_, limits)| limits).sum(),
             domains: snapshot.domain_names().into_iter().map(domain).collect(),
-            policies: snapshot.policy_names().into_iter().map(policy).collect(),
+            policies: snapshot.policy_names().iter().map(|name| policy(name)).collect(),
         }
     }
 }

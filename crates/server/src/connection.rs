@@ -29,8 +29,20 @@ pub(crate) enum Versions {
     Two,
 }
 
+/// What every HTTP/2 connection begins with.
+const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+/// How often a client that sends its first bytes one by one is looked at.
+const PREFACE_LOOK_INTERVAL: Duration = Duration::from_millis(10);
+
 /// Serves one connection until it closes. When the server stops, requests under way are still answered.
 pub(crate) async fn serve(stream: TcpStream, router: Router, versions: Versions, mut drain: Drain) {
+    tokio::select! {
+        spoken = tokio::time::timeout(HEADER_TIMEOUT, spoken(&stream)) => match spoken {
+            Ok(true) => {}
+            _ => return tracing::debug!("a client connected and said nothing"),
+        },
+        () = drain.begun() => return,
+    }
     let mut builder = Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
     builder
@@ -54,5 +66,20 @@ pub(crate) async fn serve(stream: TcpStream, router: Router, versions: Versions,
     };
     if let Err(error) = ended {
         tracing::debug!(%error, "a connection broke");
+    }
+}
+
+/// Waits until a client has begun to speak: until it is clear which version of HTTP it is. Without this, a client that says nothing would
+/// keep its connection for ever. False if it has gone.
+async fn spoken(stream: &TcpStream) -> bool {
+    let mut first = [0; PREFACE.len()];
+    loop {
+        match stream.peek(&mut first).await {
+            Ok(0) | Err(_) => return false,
+            Ok(count) if count < PREFACE.len() && PREFACE.starts_with(&first[..count]) => {
+                tokio::time::sleep(PREFACE_LOOK_INTERVAL).await;
+            }
+            Ok(_) => return true,
+        }
     }
 }

@@ -18,6 +18,8 @@ pub struct GateSettings {
     pub near_limit_ratio: f64,
     /// Whether Envoy is given X-RateLimit-Limit, -Remaining and -Reset too, which it can make itself.
     pub rls_x_ratelimit_headers: bool,
+    /// Whether Envoy is given the older RateLimit-Limit, -Remaining and -Reset too.
+    pub rls_older_headers: bool,
     /// Whether Envoy is given the domain, the descriptors and the metadata of rules as dynamic metadata.
     pub rls_dynamic_metadata: bool,
 }
@@ -28,6 +30,7 @@ impl Default for GateSettings {
             engine: EngineSettings::default(),
             near_limit_ratio: 0.8,
             rls_x_ratelimit_headers: false,
+            rls_older_headers: false,
             rls_dynamic_metadata: false,
         }
     }

@@ -165,8 +165,8 @@ impl Metrics {
     fn answer(&self, verdict: &Verdict, ruling: &Ruling) -> Answer {
         Answer {
             is_over: ruling.is_over(),
-            // A quota that is over does not, where another one has let the request pass.
-            counts: ruling.force != Force::Shadow && !(ruling.is_over() && verdict.allowed()),
+            // A denial does not, where the whole server is in shadow mode.
+            counts: matches!(ruling.force, Force::Enforced | Force::Quota) && !(ruling.is_over() && verdict.allowed()),
             is_near: self.is_near(&ruling.decision),
             remaining: ruling.decision.remaining,
             now: verdict.now(),

@@ -35,9 +35,12 @@ pub(crate) struct Rules {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Stamp {
     path: PathBuf,
+    device: u64,
     inode: u64,
     bytes: u64,
     modified_ns: i128,
+    /// Also moves when only the rights of a file change.
+    changed_ns: i128,
 }
 
 impl Rules {
@@ -82,8 +85,9 @@ impl Rules {
     fn look(&mut self, gate: &Gate) -> bool {
         let stamps = stamps(&self.path);
         let now_ns = i128::from(gate.now().ticks());
-        let changed = stamps != self.stamps || !self.settled;
-        self.settled = stamps.iter().all(|stamp| now_ns - stamp.modified_ns > SETTLED_NS);
+        // What could not be read is tried again: not everything that stands in the way has a stamp.
+        let changed = stamps != self.stamps || !self.settled || self.read.is_err();
+        self.settled = stamps.iter().all(|stamp| now_ns - stamp.changed_ns.max(stamp.modified_ns) > SETTLED_NS);
         self.stamps = stamps;
         changed
     }
@@ -136,7 +140,7 @@ fn warn_of_promises(gate: &Gate) {
     }
 }
 
-/// The stamps of a file, or of the files of a directory.
+/// The stamps of the files that rules are read from.
 fn stamps(path: &Path) -> Vec<Stamp> {
     let mut paths = match fs::read_dir(path) {
         Ok(entries) => entries.flatten().map(|entry| entry.path()).collect(),
@@ -148,6 +152,13 @@ fn stamps(path: &Path) -> Vec<Stamp> {
 
 fn stamp(path: PathBuf) -> Option<Stamp> {
     let metadata = fs::metadata(&path).ok()?;
-    let modified_ns = i128::from(metadata.mtime()) * 1_000_000_000 + i128::from(metadata.mtime_nsec());
-    Some(Stamp { path, inode: metadata.ino(), bytes: metadata.size(), modified_ns })
+    let ns = |seconds: i64, nanoseconds: i64| i128::from(seconds) * 1_000_000_000 + i128::from(nanoseconds);
+    Some(Stamp {
+        path,
+        device: metadata.dev(),
+        inode: metadata.ino(),
+        bytes: metadata.size(),
+        modified_ns: ns(metadata.mtime(), metadata.mtime_nsec()),
+        changed_ns: ns(metadata.ctime(), metadata.ctime_nsec()),
+    })
 }

@@ -86,6 +86,8 @@ pub struct Running {
     drain_delay: Duration,
     drain_timeout: Duration,
     tending: Arc<AtomicBool>,
+    /// Kept until the end: a worker without an inbox drops the connections that it still serves.
+    _workers: Arc<Workers>,
 }
 
 /// Starts a server. Comes back when it listens everywhere and has its rules.
@@ -112,7 +114,7 @@ pub async fn serve(settings: Settings) -> Result<Running, ServeError> {
             .listen("admin", settings.admin, web(admin::router(Arc::clone(&gate)), Versions::Any))
             .await?,
     };
-    let Starting { stopper, mut tasks, rooms, connections_max, .. } = starting;
+    let Starting { workers, stopper, mut tasks, rooms, connections_max } = starting;
     tasks.spawn(reload::keep_up(rules, Arc::clone(&gate), stopper.drain()));
     let tending = Arc::new(AtomicBool::new(true));
     tend(&gate, &tending).map_err(ServeError::Threads)?;
@@ -128,6 +130,7 @@ pub async fn serve(settings: Settings) -> Result<Running, ServeError> {
         drain_delay,
         drain_timeout,
         tending,
+        _workers: workers,
     })
 }
 

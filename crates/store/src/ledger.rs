@@ -9,6 +9,7 @@ mod key;
 mod wholes;
 
 use std::slice;
+use std::sync::{Mutex, PoisonError};
 
 use thiserror::Error;
 use tollgate_core::{
@@ -25,6 +26,9 @@ use crate::table::{Table, Tag};
 /// How many keys of a batch are being fetched from memory while one is decided: enough to hide its latency, and no more
 /// than a core can have under way.
 const FETCHED_AHEAD: usize = 16;
+
+/// Locks for keys whose counts are carried over: enough that two threads rarely wait for each other.
+const CARRYING: usize = 64;
 
 /// Stands where a decision is about to be written.
 const UNDECIDED: Decision = Decision { outcome: Outcome::Never, limit: 0, remaining: 0, reset_after: None };
@@ -131,6 +135,8 @@ pub struct Ledger {
     hasher: KeyHasher,
     words: Table,
     wholes: Wholes,
+    /// Held while the counts of a key are carried over to another limit: for each key the same one of them.
+    carrying: [Mutex<()>; CARRYING],
 }
 
 impl Ledger {
@@ -144,6 +150,7 @@ impl Ledger {
             hasher: KeyHasher::random()?,
             words: Table::new(words_bytes, keys_expected)?,
             wholes: Wholes::new(wholes_bytes),
+            carrying: std::array::from_fn(|_| Mutex::new(())),
         })
     }
 
@@ -212,6 +219,27 @@ impl Ledger {
         })
     }
 
+    /// A rule has changed so much that its states cannot be read with the new numbers: carries over what the key had used under
+    /// them, once. To be called before the key is asked for under its new limit, as long as states under the old one may be around.
+    ///
+    /// Nobody who has called this finds the key unused in between, whoever else does the same. A blocked limit has no use for
+    /// what was used, so that waits for the next one; and holds start anew, since nobody has names for units that were counted
+    /// otherwise.
+    pub fn carry_over(&self, key: Key, was: &Limit, becomes: &Limit, now: Time) {
+        let same = was.shape() == becomes.shape() && was.packs() == becomes.packs();
+        let takes = !matches!(becomes, Limit::Blocked(_) | Limit::Concurrency(_));
+        if same || !takes || self.read(key, was).is_none() {
+            return;
+        }
+        let _turn = self.carrying[key.stripe(CARRYING)].lock().unwrap_or_else(PoisonError::into_inner);
+        let used = |state: &State| was.used(state, key.time(was, now));
+        let Some(seen) = self.read(key, was).map(|state| used(&state)) else { return };
+        self.book_used(key, becomes, seen, now);
+        // Whatever somebody has counted meanwhile who still asks by the old limit.
+        let counted = self.remove(key, was).map_or(0, |state| used(&state)).saturating_sub(seen);
+        self.book_used(key, becomes, counted, now);
+    }
+
     /// What is remembered of a key, if anything.
     pub fn read(&self, key: Key, limit: &Limit) -> Option<State> {
         if limit.packs() {
@@ -260,9 +288,6 @@ impl Ledger {
     /// pieces makes the processor wait.
     #[inline]
     fn decide_into(&self, decision: &mut Decision, charge: &Charge<'_>, now: Time) {
-        if let Some(was) = charge.was {
-            self.inherit(charge.key, was, charge.limit, now);
-        }
         if charge.limit.visit_packed(DecideWord { table: &self.words, decision, charge, now }).is_none() {
             *decision = self.decide_whole(charge, now);
         }
@@ -280,20 +305,11 @@ impl Ledger {
         }
     }
 
-    /// A rule has changed so much that its states cannot be read with the new numbers: carries over what the key had
-    /// used, the first time it is asked for.
-    #[cold]
-    fn inherit(&self, key: Key, was: &Limit, limit: &Limit, now: Time) {
-        if was.shape() == limit.shape() && was.packs() == limit.packs() {
-            return;
-        }
-        let Some(old) = self.remove(key, was) else { return };
-        let used = was.used(&old, key.time(was, now));
-        // Holds have names, and nobody has those of units that were counted otherwise.
-        if used > 0 && !matches!(limit, Limit::Concurrency(_)) {
+    /// Books units on top of what others may have counted meanwhile.
+    fn book_used(&self, key: Key, limit: &Limit, units: u64, now: Time) {
+        if units > 0 {
             let capacity = self.decide(&Charge::peek(key, limit, Cost::ZERO), now).limit;
-            // Booked on top of what others may have counted meanwhile under the new limit.
-            self.decide(&Charge::book(key, limit, Cost::new(used.min(capacity))), now);
+            self.decide(&Charge::book(key, limit, Cost::new(units.min(capacity))), now);
         }
     }
 

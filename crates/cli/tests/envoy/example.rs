@@ -10,13 +10,12 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The text with other ports: those of the example may be in use.
-fn with_ports(text: &str, ports: &[(u16, u16)]) -> String {
+/// The text with the second of these instead of the first: ports may be in use, and a busy machine needs time.
+fn with(text: &str, changes: &[(&str, &str)]) -> String {
     let mut text = text.to_owned();
-    for (from, to) in ports {
-        let (from, to) = (format!("port_value: {from}}}"), format!("port_value: {to}}}"));
-        assert!(text.contains(&from), "the example has no {from}");
-        text = text.replace(&from, &to);
+    for (from, to) in changes {
+        assert!(text.contains(from), "the example has no `{from}`");
+        text = text.replace(from, to);
     }
     text
 }
@@ -30,9 +29,17 @@ fn five_logins_pass_and_the_sixth_does_not() {
     let tollgate = launch.start();
     let example = fs::read_to_string(root().join("examples/envoy/envoy.yaml")).unwrap();
     // The service's port must be known beforehand, because another part of the example names it.
-    let service = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let ports = [(10000, 0), (10001, service), (8081, tollgate.grpc().port())];
-    let envoy = Envoy::start(&with_ports(&example, &ports));
+    let service = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let example = with(
+        &example,
+        &[
+            ("port_value: 10000}", "port_value: 0}"),
+            ("port_value: 10001}", &format!("port_value: {}}}", service.port())),
+            ("port_value: 8081}", &format!("port_value: {}}}", tollgate.grpc().port())),
+            ("timeout: 0.05s", "timeout: 10s"),
+        ],
+    );
+    let envoy = Envoy::start(&example);
     let mut client = envoy.client();
     let replies = [(); 6].map(|()| client.get("/login", &[]));
     assert_eq!(replies.each_ref().map(|reply| reply.status), [200, 200, 200, 200, 200, 429]);

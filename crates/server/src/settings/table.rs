@@ -4,7 +4,9 @@ use tollgate::LedgerSettings;
 use tollgate::policy::DefaultAlgorithm;
 
 use super::Settings;
-use super::value::{SettingError, boolean, bytes, count, duration, listen, log_format, meaningless, ratio};
+use super::value::{
+    SettingError, boolean, bytes, count, duration, listen, log_format, log_level, meaningless, ratio,
+};
 
 /// A setting: its names, and how its text becomes part of [`Settings`].
 pub struct Setting {
@@ -61,7 +63,10 @@ settings! {
     "near_limit_ratio", "TOLLGATE_NEAR_LIMIT_RATIO", Some("NEAR_LIMIT_RATIO"), "RATIO",
         "From which part of a limit on a key is counted as near it, in metrics [default: 0.8]",
         |settings, text| { settings.gate.near_limit_ratio = ratio(text)?; Ok(()) };
-    "rls_x_ratelimit_headers", "TOLLGATE_RLS_X_RATELIMIT_HEADERS", Some("LIMIT_RESPONSE_HEADERS_ENABLED"), "BOOL",
+    "rls_older_headers", "TOLLGATE_RLS_OLDER_HEADERS", Some("LIMIT_RESPONSE_HEADERS_ENABLED"), "BOOL",
+        "Give Envoy the older RateLimit-Limit, -Remaining and -Reset headers to add [default: false]",
+        |settings, text| { settings.gate.rls_older_headers = boolean(text)?; Ok(()) };
+    "rls_x_ratelimit_headers", "TOLLGATE_RLS_X_RATELIMIT_HEADERS", None, "BOOL",
         "Give Envoy X-RateLimit-* headers to add; not needed where it makes its own [default: false]",
         |settings, text| { settings.gate.rls_x_ratelimit_headers = boolean(text)?; Ok(()) };
     "rls_dynamic_metadata", "TOLLGATE_RLS_DYNAMIC_METADATA", Some("RESPONSE_DYNAMIC_METADATA"), "BOOL",
@@ -81,7 +86,7 @@ settings! {
         |settings, text| { settings.drain_timeout = duration(text)?; Ok(()) };
     "log_level", "TOLLGATE_LOG_LEVEL", Some("LOG_LEVEL"), "LEVEL",
         "What is logged: error, warn, info, debug, trace, or a filter by module [default: info]",
-        |settings, text| { settings.log_level = text.to_ascii_lowercase(); Ok(()) };
+        |settings, text| { settings.log_level = log_level(text)?; Ok(()) };
     "log_format", "TOLLGATE_LOG_FORMAT", None, "FORMAT",
         "How it is logged: `text` or `json` [default: text]",
         |settings, text| { settings.log_format = log_format(text)?; Ok(()) };

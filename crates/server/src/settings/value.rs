@@ -85,6 +85,22 @@ pub(super) fn duration(text: &str) -> Result<Duration, SettingError> {
     length_ms.map(Duration::from_millis)
 }
 
+/// A level, as we or as envoyproxy/ratelimit call it; or a filter by module. A single word is always meant as a level: as the name of a
+/// module, it would silence everything.
+pub(super) fn log_level(text: &str) -> Result<String, SettingError> {
+    let level = match text.to_ascii_lowercase().as_str() {
+        "error" | "fatal" | "panic" => "error",
+        "warn" | "warning" => "warn",
+        "info" => "info",
+        "debug" => "debug",
+        "trace" => "trace",
+        "off" => "off",
+        _ if text.contains(['=', ',']) => text,
+        _ => return Err(meaningless(text, "a level: use error, warn, info, debug, trace or off, or a filter such as `info,tollgate_server=debug`")),
+    };
+    Ok(level.to_owned())
+}
+
 pub(super) fn log_format(text: &str) -> Result<LogFormat, SettingError> {
     match text {
         "text" => Ok(LogFormat::Text),

@@ -11,9 +11,6 @@ pub struct Charge<'a> {
     pub key: Key,
     /// Under which limit.
     pub limit: &'a Limit,
-    /// The limit that the key's rule had before, as long as states under it may still be around: what was used then is
-    /// carried over.
-    pub was: Option<&'a Limit>,
     /// How many units.
     pub cost: Cost,
     /// What the question may change.
@@ -25,7 +22,7 @@ pub struct Charge<'a> {
 impl<'a> Charge<'a> {
     /// Takes the units if the limit admits them.
     pub const fn take(key: Key, limit: &'a Limit, cost: Cost) -> Charge<'a> {
-        Charge { key, limit, was: None, cost, intent: Intent::Take, shadow: false }
+        Charge { key, limit, cost, intent: Intent::Take, shadow: false }
     }
 
     /// Only asks.

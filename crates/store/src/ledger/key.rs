@@ -40,6 +40,11 @@ impl Key {
         Tag::of(self.0 ^ shape)
     }
 
+    /// A number below `count` that belongs to the key.
+    pub(crate) fn stripe(self, count: usize) -> usize {
+        usize::try_from(self.0 % count as u64).unwrap_or(0)
+    }
+
     /// The time on the key's own clock: ahead of `now` where the limit spreads its windows.
     pub(crate) fn time(self, limit: &Limit, now: Time) -> Time {
         limit.key_time(self.0, now)

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 use tollgate_core::{
-    Concurrency, FixedWindow, Intent, OldestCounts, Outcome, Rate, SlidingLog, SlidingWindow, Span,
+    Blocked, Concurrency, FixedWindow, Intent, OldestCounts, Outcome, Rate, SlidingLog, SlidingWindow, Span,
     SubWindows, TokenBucket,
 };
 
@@ -140,12 +140,11 @@ mod changed_rules {
         let ledger = ledger();
         let key = ledger.key(b"k");
         assert!(take(&ledger, key, was, used));
-        let charge = Charge { was: Some(was), ..Charge::take(key, becomes, Cost::ZERO) };
-        ledger.decide(&charge, NOW);
+        ledger.carry_over(key, was, becomes, NOW);
         assert_eq!(ledger.used(key, becomes, NOW), used_then, "from {was:?} to {becomes:?}");
         // It is carried over once.
         assert!(ledger.reset(key, becomes));
-        ledger.decide(&charge, NOW);
+        ledger.carry_over(key, was, becomes, NOW);
         assert_eq!(ledger.used(key, becomes, NOW), 0);
     }
 
@@ -186,7 +185,7 @@ mod changed_rules {
         let (bucket, window) = (bucket(100), Limit::from(SlidingWindow::new(rate(100))));
         assert!(take(&ledger, key, &bucket, 5));
         assert!(ledger.decide(&Charge::take(key, &window, Cost::new(30)), now).is_allowed());
-        ledger.decide(&Charge { was: Some(&window), ..Charge::take(key, &bucket, Cost::ZERO) }, now);
+        ledger.carry_over(key, &window, &bucket, now);
         assert_eq!(ledger.used(key, &bucket, now), 30);
     }
 
@@ -202,8 +201,8 @@ mod changed_rules {
                 if name.is_multiple_of(64) {
                     barrier.wait();
                 }
-                let charge = Charge { was: Some(&was), ..Charge::take(key(name), &becomes, Cost::ONE) };
-                ledger.decide(&charge, NOW);
+                ledger.carry_over(key(name), &was, &becomes, NOW);
+                ledger.decide(&Charge::take(key(name), &becomes, Cost::ONE), NOW);
             }
         };
         thread::scope(|scope| {
@@ -220,9 +219,42 @@ mod changed_rules {
         let ledger = ledger();
         let key = ledger.key(b"k");
         assert!(take(&ledger, key, &bucket(100), 30));
-        ledger
-            .decide(&Charge { was: Some(&bucket(100)), ..Charge::take(key, &concurrency, Cost::ZERO) }, NOW);
+        ledger.carry_over(key, &bucket(100), &concurrency, NOW);
         assert_eq!(ledger.used(key, &concurrency, NOW), 0);
+    }
+
+    #[test]
+    fn a_blocked_limit_keeps_what_was_used_for_the_next() {
+        let (ledger, window) = (ledger(), Limit::from(SlidingWindow::new(rate(100))));
+        let key = ledger.key(b"k");
+        assert!(take(&ledger, key, &bucket(100), 30));
+        ledger.carry_over(key, &bucket(100), &Limit::from(Blocked), NOW);
+        ledger.carry_over(key, &bucket(100), &window, NOW);
+        assert_eq!(ledger.used(key, &window, NOW), 30);
+    }
+
+    #[test]
+    fn nobody_finds_a_key_unused_that_is_being_carried_over() {
+        const KEYS: u64 = 50_000;
+        let (ledger, was, becomes) = (ledger(), bucket(100), Limit::from(SlidingWindow::new(rate(100))));
+        let key = |name: u64| ledger.key(&name.to_be_bytes());
+        (0..KEYS).for_each(|name| assert!(take(&ledger, key(name), &was, 100)));
+        let barrier = Barrier::new(2);
+        let admitted = || {
+            let pass = |name: &u64| {
+                if name.is_multiple_of(64) {
+                    barrier.wait();
+                }
+                ledger.carry_over(key(*name), &was, &becomes, NOW);
+                take(&ledger, key(*name), &becomes, 1)
+            };
+            (0..KEYS).filter(pass).count()
+        };
+        let admitted: usize = thread::scope(|scope| {
+            let threads = [scope.spawn(admitted), scope.spawn(admitted)];
+            threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+        });
+        assert_eq!(admitted, 0, "requests on keys that had nothing left");
     }
 
     #[test]
@@ -233,8 +265,7 @@ mod changed_rules {
             (Limit::from(FixedWindow::new(rate(10))), Limit::from(FixedWindow::new(rate(1 << 40))));
         assert!(packed.packs() && !whole.packs() && packed.shape() == whole.shape());
         assert!(take(&ledger, key, &packed, 10));
-        let charge = Charge { was: Some(&packed), ..Charge::take(key, &whole, Cost::ZERO) };
-        ledger.decide(&charge, NOW);
+        ledger.carry_over(key, &packed, &whole, NOW);
         assert_eq!(ledger.used(key, &whole, NOW), 10);
     }
 }

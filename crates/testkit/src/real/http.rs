@@ -65,12 +65,14 @@ impl Client {
         headers: &[(&str, &str)],
         body: &str,
     ) -> io::Result<Reply> {
-        let mut request =
-            format!("{method} {path} HTTP/1.1\r\nhost: test\r\ncontent-length: {}\r\n", body.len());
+        let length = body.len();
+        let mut request = Vec::new();
+        write!(request, "{method} {path} HTTP/1.1\r\nhost: test\r\ncontent-length: {length}\r\n")?;
         for (name, value) in headers {
-            request += &format!("{name}: {value}\r\n");
+            write!(request, "{name}: {value}\r\n")?;
         }
-        self.write(&(request + "\r\n" + body))?;
+        write!(request, "\r\n{body}")?;
+        self.reader.get_mut().write_all(&request)?;
         self.read()
     }
 

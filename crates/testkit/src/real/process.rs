@@ -40,10 +40,27 @@ impl Process {
         read(&self.stderr)
     }
 
+    pub(super) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     pub(super) fn signal(&self, signal: Signal) {
-        let pid = Pid::from_child(&self.child);
-        kill_process(pid, signal)
-            .unwrap_or_else(|error| panic!("{} cannot be signalled: {error}", self.name));
+        let name = self.name;
+        let sent = kill_process(Pid::from_child(&self.child), signal);
+        sent.unwrap_or_else(|error| panic!("{name} cannot be signalled: {error}"));
+        if signal == Signal::STOP {
+            // Its threads stop one after the other, and until then may answer.
+            until(&format!("{name} is frozen"), || self.is_frozen().then_some(()));
+        }
+    }
+
+    fn is_frozen(&self) -> bool {
+        let threads = fs::read_dir(format!("/proc/{}/task", self.pid())).expect("a process that lives");
+        threads.flatten().all(|thread| {
+            let stat = fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+            // The state comes after the name, which stands in brackets and may have any letters in it.
+            stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'))
+        })
     }
 
     /// How it has ended, if it has.

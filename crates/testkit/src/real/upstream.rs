@@ -1,6 +1,6 @@
 //! The service behind Envoy: it answers 200 to everything, with the headers that the request asks for.
 
-use std::io::{BufReader, Write};
+use std::io::{self, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::thread;
 
@@ -34,23 +34,23 @@ impl Upstream {
     }
 }
 
-fn serve(stream: &TcpStream) {
-    let mut reader = BufReader::new(stream);
-    // Whoever goes away, in the middle of a request or between two, ends it.
-    while let Ok(head) = read_head(&mut reader) {
-        let answered = read_body(&mut reader, &head).and_then(|_| (&mut &*stream).write_all(&answer(&head)));
-        if answered.is_err() {
-            return;
-        }
+/// Answers one request after the other. Whoever goes away, in the middle of one or between two, ends it.
+fn serve(stream: &TcpStream) -> io::Result<()> {
+    let (mut reader, mut writer) = (BufReader::new(stream), stream);
+    loop {
+        let head = read_head(&mut reader)?;
+        read_body(&mut reader, &head)?;
+        writer.write_all(&answer(&head)?)?;
     }
 }
 
-fn answer(request: &Head) -> Vec<u8> {
-    let mut answer = String::from("HTTP/1.1 200 OK\r\ncontent-length: 3\r\n");
+fn answer(request: &Head) -> io::Result<Vec<u8>> {
+    let mut answer = b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\n".to_vec();
     for (name, value) in &request.headers {
         if let Some(name) = name.strip_prefix(ASKED_FOR) {
-            answer += &format!("x-{name}: {value}\r\n");
+            write!(answer, "x-{name}: {value}\r\n")?;
         }
     }
-    (answer + "\r\nok\n").into_bytes()
+    answer.extend(b"\r\nok\n");
+    Ok(answer)
 }

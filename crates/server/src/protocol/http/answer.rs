@@ -189,7 +189,9 @@ fn limit_answer<'a>(verdict: &'a Verdict, descriptor: usize, ruling: &Ruling) ->
         enforcement: match ruling.force {
             Force::Enforced => "enforced",
             Force::Quota => "quota",
+            Force::Excused => "excused",
             Force::Shadow => "shadow",
+            Force::Refund => "refund",
         },
         allowed: !ruling.is_over(),
         cost: ruling.cost,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tollgate::core::{Span, Tick, Time};
 use tollgate::policy::PlacedLimit;
-use tollgate::{Ruling, Status, Verdict};
+use tollgate::{Force, Ruling, Status, Verdict};
 
 use super::wire::{Code, DescriptorStatus, HeaderValue, RateLimit, RateLimitResponse, Unit};
 use crate::gate::GateSettings;
@@ -16,7 +16,7 @@ const RESET_SECONDS_MIN: u64 = 1;
 
 /// The message of a verdict, without a body for a client that is turned away.
 pub(super) fn response(verdict: &Verdict, settings: &GateSettings) -> RateLimitResponse {
-    let wanted = Wanted { x_ratelimit: settings.rls_x_ratelimit_headers, older: false };
+    let wanted = Wanted { x_ratelimit: settings.rls_x_ratelimit_headers, older: settings.rls_older_headers };
     let fields = headers::fields(verdict, wanted);
     RateLimitResponse {
         overall_code: code(!verdict.allowed()),
@@ -32,9 +32,10 @@ pub(super) fn tell_denied(response: &mut RateLimitResponse, verdict: &Verdict) {
     response.response_headers_to_add.push(header("content-type", "application/json".to_owned()));
 }
 
-/// Whether a descriptor's status says that it is over: so a limit says that counts, be it by itself or as one of the quotas.
+/// Whether a descriptor's status says that it is over. A quota rule says so even where another one has let the request pass.
 pub(super) fn is_over(verdict: &Verdict, status: &Status) -> bool {
-    verdict.tightest_of(status).is_some_and(Ruling::denies)
+    let is_told = |ruling: &Ruling| !matches!(ruling.force, Force::Shadow | Force::Refund);
+    verdict.tightest_of(status).is_some_and(|ruling| ruling.is_over() && is_told(ruling))
 }
 
 fn header(name: &str, value: String) -> HeaderValue {

@@ -1,0 +1,335 @@
+//! The command as people and scripts use it: exit codes, what it prints, and what it says of mistakes.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::fs;
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::Command;
+
+use insta::assert_snapshot;
+use serde_json::Value;
+use tempfile::TempDir;
+use tollgate_testkit::real::{Finished, Launch, Tollgate, run, until};
+
+const TOLLGATE: &str = env!("CARGO_BIN_EXE_tollgate");
+
+const RULES: &str = "domain: shop
+descriptors:
+  - key: path
+    value: /login
+    descriptors:
+      - key: user
+        rate_limit: {unit: hour, requests_per_unit: 2}
+  - key: path
+    value: /img/*
+    share_threshold: true
+    rate_limit: {unit: second, requests_per_unit: 500}
+";
+
+const POLICIES: &str = "policies:
+  three-an-hour: {requests: 3, period: 1h}
+";
+
+const BAD_RULES: &str = "domain: shop
+descriptors:
+  - key: user
+    rate_limit: {unit: fortnight, requests_per_unit: 5}
+  - key: user
+    valeu: ann
+";
+
+/// A directory with these files, in which commands run.
+fn folder(files: &[(&str, &str)]) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, text) in files {
+        let path = folder.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    folder
+}
+
+fn tollgate(folder: &Path, arguments: &[&str]) -> Finished {
+    run(Command::new(TOLLGATE).args(arguments).current_dir(folder).env_clear())
+}
+
+/// A command with nothing to complain about, and what it prints.
+fn check(folder: &Path, arguments: &[&str]) -> String {
+    let finished = tollgate(folder, arguments);
+    assert_eq!((finished.code, finished.stderr.as_str()), (Some(0), ""), "{arguments:?}");
+    finished.stdout
+}
+
+/// A command that fails, and what it says, with its exit code above.
+fn check_fails(folder: &Path, arguments: &[&str]) -> String {
+    let finished = tollgate(folder, arguments);
+    assert_eq!(finished.stdout, "", "{arguments:?}");
+    format!("exit code {:?}\n{}", finished.code.unwrap(), finished.stderr)
+}
+
+fn serving() -> (Tollgate, String) {
+    let tollgate = Launch::new(TOLLGATE).rules("shop.yaml", RULES).rules("policies.yaml", POLICIES).start();
+    let server = format!("--server=http://{}", tollgate.http());
+    (tollgate, server)
+}
+
+/// The same words, answered with each of these exit codes and lines in turn.
+fn check_answers(server: &str, arguments: &[&str], answers: &[(i32, &str)]) {
+    for (code, line) in answers {
+        let finished = tollgate(Path::new("."), &[&["check", server], arguments].concat());
+        assert_eq!((finished.code, finished.stderr.as_str()), (Some(*code), ""), "{arguments:?}");
+        let told = finished.stdout.split(", retry after").next().unwrap().trim();
+        assert_eq!(told, *line, "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_check_says_it_with_its_exit_code() {
+    let (_tollgate, server) = serving();
+    check_answers(
+        &server,
+        &["--policy", "three-an-hour", "--key", "ann"],
+        &[
+            (0, "allowed: 2 of 3 left"),
+            (0, "allowed: 1 of 3 left"),
+            (0, "allowed: 0 of 3 left"),
+            (3, "denied: 0 of 3 left"),
+        ],
+    );
+    let login = ["--domain", "shop", "path=/login", "user=ann"];
+    check_answers(&server, &[&login[..], &["--peek"]].concat(), &[(0, "allowed: 2 of 2 left"); 2]);
+    check_answers(
+        &server,
+        &login,
+        &[(0, "allowed: 1 of 2 left"), (0, "allowed: 0 of 2 left"), (3, "denied: 0 of 2 left")],
+    );
+    check_answers(&server, &["--domain", "shop", "path=/other"], &[(0, "allowed: no limit applies")]);
+    let json = tollgate(Path::new("."), &[&["check", &server, "--json"], &login[..]].concat());
+    assert_eq!(json.code, Some(3));
+    let answer: Value = serde_json::from_str(&json.stdout).unwrap();
+    assert_eq!((&answer["allowed"], &answer["code"]), (&false.into(), &"rate_limited".into()));
+}
+
+#[test]
+fn a_denied_check_takes_nothing_whatever_it_costs() {
+    let (_tollgate, server) = serving();
+    let costing = |cost| ["--domain", "shop", "path=/login", "user=ann", "--cost", cost];
+    check_answers(&server, &costing("1"), &[(0, "allowed: 1 of 2 left")]);
+    check_answers(&server, &costing("2"), &[(3, "denied: 1 of 2 left"); 3]);
+    check_answers(&server, &costing("0"), &[(0, "allowed: 1 of 2 left"); 3]);
+    check_answers(&server, &costing("1"), &[(0, "allowed: 0 of 2 left"), (3, "denied: 0 of 2 left")]);
+    let costing = |cost| ["--policy", "three-an-hour", "--key", "ann", "--cost", cost];
+    check_answers(&server, &costing("2"), &[(0, "allowed: 1 of 3 left"), (3, "denied: 1 of 3 left")]);
+    check_answers(&server, &costing("1"), &[(0, "allowed: 0 of 3 left")]);
+}
+
+#[test]
+fn a_check_says_what_is_wrong() {
+    let (_tollgate, server) = serving();
+    let here = Path::new(".");
+    assert_snapshot!(check_fails(here, &["check", &server, "--domain", "shop", "nonsense"]), @r#"
+    exit code 2
+    "nonsense" is not an entry of a descriptor: write key=value, such as path=/login
+    "#);
+    assert_snapshot!(check_fails(here, &["check", &server, "--policy", "three", "--key", "k"]), @r#"
+    exit code 2
+    the server says 404: unknown policy "three"; it could be three-an-hour
+    "#);
+    assert_snapshot!(check_fails(here, &["check", "--server=http://127.0.0.1:1", "--policy", "p", "--key", "k"]), @"
+    exit code 1
+    no answer from http://127.0.0.1:1: Connection refused (os error 111)
+    Is it running? `tollgate serve` starts one; `--server` names another.
+    ");
+}
+
+#[test]
+fn rules_are_validated() {
+    let folder =
+        folder(&[("rules/shop.yaml", RULES), ("rules/policies.yaml", POLICIES), ("bad.yaml", BAD_RULES)]);
+    assert_snapshot!(check(folder.path(), &["validate"]), @"all good: 2 files, 1 domain, 2 rules, 1 policy");
+    assert_snapshot!(check_fails(folder.path(), &["validate", "bad.yaml"]), @"
+    exit code 1
+    bad.yaml:4:24: unknown unit `fortnight`
+       |
+     4 |     rate_limit: {unit: fortnight, requests_per_unit: 5}
+       |                        ^^^^^^^^^
+       = it can be second, minute, hour, day, week, month, year
+
+    bad.yaml:5:10: the descriptor `user` without a value is listed twice
+       |
+     5 |   - key: user
+       |          ^^^^
+      ::: bad.yaml:3:10: first listed here
+       |
+     3 |   - key: user
+       |          ^^^^
+       = join the two: limits go into `rate_limits`, what follows into one `descriptors`
+
+    bad.yaml:6:5: unknown key `valeu`
+       |
+     6 |     valeu: ann
+       |     ^^^^^
+       = did you mean `value`?
+    ");
+    assert_snapshot!(check_fails(folder.path(), &["validate", "none.yaml"]), @"
+    exit code 1
+    none.yaml: there is no such file or directory
+    ");
+}
+
+#[test]
+fn rules_are_explained() {
+    let folder = folder(&[("rules/shop.yaml", RULES)]);
+    assert_snapshot!(check(folder.path(), &["explain", "--domain", "shop", "path=/login", "user=ann"]), @r#"
+    domain "shop"
+      entry 1: path=/login
+        -> path=/login: taken, the value is exactly this
+           path=/img/* (one counter for all): no, the value differs
+      entry 2: user=ann
+        -> user (any value): taken, any value of the key
+    result: rule "path=/login > user"
+      limit "path=/login > user": 2 per hour (sliding_window)
+      a counter of its own for each of: ann
+    "#);
+    assert_snapshot!(check(folder.path(), &["explain", "--domain", "ship", "path=/login"]), @r#"
+    domain "ship" is unknown: every request of it passes, uncounted
+    known domains: shop
+    "#);
+}
+
+#[test]
+fn editors_and_shells_are_helped() {
+    let here = Path::new(".");
+    let schema: Value = serde_json::from_str(&check(here, &["schema"])).unwrap();
+    assert!(schema["$schema"].as_str().unwrap().contains("json-schema.org"), "{schema}");
+    assert!(schema.to_string().contains("requests_per_unit"));
+    for (shell, part) in
+        [("bash", "complete -F"), ("zsh", "#compdef tollgate"), ("fish", "complete -c tollgate")]
+    {
+        let script = check(here, &["completions", shell]);
+        assert!(script.contains(part) && script.contains("near-limit-ratio"), "{shell}: {script}");
+    }
+}
+
+/// What `serve` says when it cannot start.
+fn check_refused(files: &[(&str, &str)], arguments: &[&str]) -> String {
+    let folder = folder(files);
+    let ports = ["--http=127.0.0.1:0", "--grpc=127.0.0.1:0", "--resp=127.0.0.1:0", "--admin=127.0.0.1:0"];
+    check_fails(folder.path(), &[&["serve"], &ports[..], arguments].concat())
+}
+
+#[test]
+fn a_port_in_use_is_named() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let folder = folder(&[("rules/shop.yaml", RULES)]);
+    let grpc = format!("--grpc={address}");
+    let said =
+        check_fails(folder.path(), &["serve", "--http=127.0.0.1:0", &grpc, "--resp=off", "--admin=off"]);
+    assert_snapshot!(said.replace(&address, "ADDRESS"), @"
+    exit code 1
+    cannot listen for grpc at ADDRESS: Address already in use (os error 98); something else listens there: choose another address with --grpc, or `--grpc off`
+    ");
+}
+
+#[test]
+fn rules_that_are_missing_or_bad_are_named() {
+    assert_snapshot!(check_refused(&[], &[]), @"
+    exit code 1
+    no rules at `rules`: name them with --rules PATH, or start where a `tollgate.yaml` or a directory `rules` is
+    ");
+    assert_snapshot!(check_refused(&[], &["--rules", "none"]), @"
+    exit code 1
+    no rules at `none`
+    ");
+    assert_snapshot!(check_refused(&[("rules/.keep.txt", "")], &[]), @"
+    exit code 1
+    rules: the directory holds no rules
+       = rules are in files that end in `.yaml`, `.yml` or `.json`, or have no extension; put one here
+    ");
+    assert_snapshot!(check_refused(&[("rules/shop.yaml", BAD_RULES)], &[]), @"
+    exit code 1
+    rules/shop.yaml:4:24: unknown unit `fortnight`
+       |
+     4 |     rate_limit: {unit: fortnight, requests_per_unit: 5}
+       |                        ^^^^^^^^^
+       = it can be second, minute, hour, day, week, month, year
+
+    rules/shop.yaml:5:10: the descriptor `user` without a value is listed twice
+       |
+     5 |   - key: user
+       |          ^^^^
+      ::: rules/shop.yaml:3:10: first listed here
+       |
+     3 |   - key: user
+       |          ^^^^
+       = join the two: limits go into `rate_limits`, what follows into one `descriptors`
+
+    rules/shop.yaml:6:5: unknown key `valeu`
+       |
+     6 |     valeu: ann
+       |     ^^^^^
+       = did you mean `value`?
+    ");
+}
+
+#[test]
+fn settings_that_make_no_sense_are_named() {
+    let rules = ("rules/shop.yaml", RULES);
+    assert_snapshot!(check_refused(&[rules, ("tollgate.yaml", "rules: rules\nhtpp: 127.0.0.1:8080\n")], &[]), @"
+    exit code 1
+    tollgate.yaml:2:1: unknown setting `htpp`
+       |
+     2 | htpp: 127.0.0.1:8080
+       | ^^^^
+       = did you mean `http`?
+    ");
+    assert_snapshot!(check_refused(&[rules, ("tollgate.yaml", "workers: many\n")], &[]), @r#"
+    exit code 1
+    tollgate.yaml:1:10: `workers`: "many" is not a whole number from 1 on
+       |
+     1 | workers: many
+       |          ^^^^
+       = Threads that serve requests [default: one per core]
+    "#);
+    assert_snapshot!(check_refused(&[rules], &["--near-limit-ratio", "7"]), @r#"
+    exit code 2
+    --near-limit-ratio: "7" is not a number from 0 to 1, such as 0.8
+    "#);
+    assert_snapshot!(check_refused(&[rules], &["--config", "none.yaml"]), @"
+    exit code 1
+    cannot read `none.yaml`: No such file or directory (os error 2)
+    ");
+    assert_snapshot!(check_refused(&[rules], &["--log-level", "a=b=c"]), @r#"
+    exit code 2
+    --log-level: error parsing level filter: expected one of "off", "error", "warn", "info", "debug", "trace", or a number 0-5; use error, warn, info, debug, trace, or a filter such as `info,tollgate_server=debug`
+    "#);
+}
+
+#[test]
+fn the_greeting_says_where_it_listens_and_what_to_try() {
+    let (tollgate, _) = serving();
+    let mut greeting =
+        until("it says what to try", || Some(tollgate.greeting()).filter(|text| text.ends_with("'\n")));
+    for (address, name) in [
+        (tollgate.http(), "HTTP"),
+        (tollgate.grpc(), "GRPC"),
+        (tollgate.resp(), "RESP"),
+        (tollgate.admin(), "ADMIN"),
+    ] {
+        greeting = greeting
+            .replace(&format!("{:<22}", address.to_string()), name)
+            .replace(&address.to_string(), name);
+    }
+    let rules = tollgate.rules().display().to_string();
+    let greeting = greeting.replace(&rules, "RULES").replace(env!("CARGO_PKG_VERSION"), "VERSION");
+    assert_snapshot!(greeting, @r#"
+    Tollgate VERSION: 3 rules from RULES
+      http   HTTP /v1/check, /v1/peek, /json
+      grpc   GRPC Envoy's rate limit service
+      resp   RESP CL.THROTTLE, TG.CHECK
+      admin  ADMIN /metrics, /healthz
+    Try it:
+      curl -i http://HTTP/v1/check -d '{"policy": "three-an-hour", "key": "user:4711"}'
+    "#);
+}

@@ -1,0 +1,211 @@
+//! Rules that change while requests come in: what was counted stays counted, whoever asks when.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod common;
+
+use std::sync::Barrier;
+use std::thread;
+
+use common::{START, TWO, ask, check_on, engine, install, summary};
+use tollgate::{Descriptor, Engine, Request, Switched};
+
+#[test]
+fn a_refund_finds_what_was_counted_before() {
+    let engine = engine(TWO);
+    check_on(&engine, &[(&["a=1@2"], "pass 0")]);
+    install(&engine, &TWO.replace("requests_per_unit: 2", "requests_per_unit: 2, burst: 2"), START);
+    check_on(&engine, &[(&["a=1@-1"], "pass 1")]);
+}
+
+#[test]
+fn counts_outlive_two_changes_of_shape() {
+    let engine = engine(TWO);
+    check_on(&engine, &[(&["a=1@2"], "pass 0")]);
+    install(
+        &engine,
+        &TWO.replace("{unit: hour, requests_per_unit: 2", "{unit: day, requests_per_unit: 2"),
+        START,
+    );
+    install(
+        &engine,
+        &TWO.replace("{unit: hour, requests_per_unit: 2", "{unit: week, requests_per_unit: 2"),
+        START,
+    );
+    check_on(&engine, &[(&["a=1"], "deny 0!")]);
+}
+
+#[test]
+fn counts_outlive_a_time_of_blocking() {
+    let engine = engine(TWO);
+    check_on(&engine, &[(&["a=1@2"], "pass 0")]);
+    install(&engine, &TWO.replace("requests_per_unit: 2", "requests_per_unit: 0"), START);
+    check_on(&engine, &[(&["a=1"], "deny 0!")]);
+    install(&engine, TWO, START);
+    check_on(&engine, &[(&["a=1"], "deny 0!")]);
+}
+
+#[test]
+fn counts_outlive_a_time_without_limit() {
+    let engine = engine(TWO);
+    check_on(&engine, &[(&["a=1@2"], "pass 0")]);
+    install(&engine, &TWO.replace("{unit: hour, requests_per_unit: 2}", "{unlimited: true}"), START);
+    check_on(&engine, &[(&["a=1"], "pass *")]);
+    install(&engine, TWO, START);
+    check_on(&engine, &[(&["a=1"], "deny 0!")]);
+}
+
+#[test]
+fn counts_outlive_numbers_that_do_not_fit_a_word() {
+    let engine = engine(TWO);
+    check_on(&engine, &[(&["a=1@2"], "pass 0")]);
+    install(&engine, &TWO.replace("requests_per_unit: 2", "requests_per_unit: 1000000000000"), START);
+    check_on(&engine, &[(&["a=1"], "pass 999999999997")]);
+}
+
+#[test]
+fn a_rule_that_comes_back_is_the_same_rule() {
+    let engine = engine(TWO);
+    let id =
+        |engine: &Engine| engine.snapshot().unwrap().places().find(|place| place.path() == "a").unwrap().id();
+    let before = id(&engine);
+    engine.switch(Switched { rules: [before].into(), ..Switched::default() });
+    check_on(&engine, &[(&["a=1@9"], "pass -")]);
+    install(&engine, "domain: d\n", START);
+    install(&engine, TWO, START);
+    assert_eq!(id(&engine), before);
+    check_on(&engine, &[(&["a=1@9"], "pass -")]);
+}
+
+#[test]
+fn counts_outlive_a_change_of_another_tier() {
+    let a = "
+domain: d
+tenant_key: t
+descriptors:
+- {key: t, rate_limit: {unit: hour, requests_per_unit: 2, tiers: {pro: {requests: 9}}}}
+";
+    let engine = engine(a);
+    check_on(&engine, &[(&["t=x@2"], "pass 0")]);
+    let b = a.replace("unit: hour", "unit: day");
+    install(&engine, &b, START);
+    install(&engine, &b.replace("requests: 9", "requests: 10"), START);
+    check_on(&engine, &[(&["t=x"], "deny 0!")]);
+}
+
+#[test]
+fn counts_outlive_the_same_rules_again() {
+    let engine = engine(TWO);
+    check_on(&engine, &[(&["a=1@2"], "pass 0")]);
+    let b = TWO.replace("unit: hour, requests_per_unit: 2", "unit: day, requests_per_unit: 2");
+    install(&engine, &b, START);
+    install(&engine, &b, START);
+    check_on(&engine, &[(&["a=1"], "deny 0!")]);
+}
+
+const NAMED: &str = "
+domain: d
+descriptors:
+- {key: a, rate_limits: [{unit: hour, requests_per_unit: 2, name: h}]}
+";
+
+#[test]
+fn a_named_limit_is_known_by_its_name() {
+    let engine = engine(NAMED);
+    check_on(&engine, &[(&["a=1@2"], "pass 0")]);
+    install(
+        &engine,
+        &NAMED.replace("name: h}", "name: h}, {unit: day, requests_per_unit: 9, name: d}"),
+        START,
+    );
+    check_on(&engine, &[(&["a=1"], "deny 0!")]);
+}
+
+#[test]
+fn a_named_limit_stays_when_others_go() {
+    let rules = "
+domain: d
+descriptors:
+- {key: a, rate_limits: [{unit: hour, requests_per_unit: 9}, {unit: hour, requests_per_unit: 5, name: h}]}
+";
+    let engine = engine(rules);
+    check_on(&engine, &[(&["a=1@5"], "pass 0")]);
+    install(&engine, &rules.replace("{unit: hour, requests_per_unit: 9}, ", ""), START);
+    check_on(&engine, &[(&["a=1"], "deny 0!")]);
+}
+
+#[test]
+fn a_name_is_no_position() {
+    let rules = "
+domain: d
+descriptors:
+- {key: a, rate_limits: [{unit: hour, requests_per_unit: 2, name: '#1'}, {unit: hour, requests_per_unit: 4}]}
+";
+    check_on(&engine(rules), &[(&["a=1"], "pass 1"), (&["a=1"], "pass 0")]);
+}
+
+const TENANTS: &str = "
+domain: d
+tenant_key: t
+tenants: {acme: free}
+descriptors:
+- {key: t, rate_limit: {unit: hour, requests_per_unit: 5, tiers: {free: {requests: 2}, pro: {requests: 2, period: 1d}}}}
+";
+
+#[test]
+fn counts_outlive_a_change_of_tier() {
+    let engine = engine(TENANTS);
+    check_on(&engine, &[(&["t=acme@2"], "pass 0")]);
+    install(&engine, &TENANTS.replace("acme: free", "acme: pro"), START);
+    check_on(&engine, &[(&["t=acme"], "deny 0!")]);
+}
+
+#[test]
+fn counts_outlive_a_tier() {
+    let engine = engine(TENANTS);
+    check_on(&engine, &[(&["t=acme@2"], "pass 0")]);
+    install(
+        &engine,
+        &TENANTS.replace("free: {requests: 2}, ", "").replace("tenants: {acme: free}", "tenants: {}"),
+        START,
+    );
+    assert_eq!(summary(&ask(&engine, START, &["t=acme"])), "pass 2");
+}
+
+#[test]
+fn one_who_changes_tiers_has_one_quota() {
+    let engine = engine("policies: {p: {requests: 2, period: 1h, tiers: {pro: {requests: 2, period: 1d}}}}");
+    let request = Request::policy("p", b"k").cost(2);
+    assert!(engine.decide(&request, START).unwrap().ready().allowed());
+    assert!(!engine.decide(&request.tier("pro"), START).unwrap().ready().allowed());
+    assert!(!engine.decide(&request, START).unwrap().ready().allowed());
+}
+
+#[test]
+fn nobody_gains_from_a_reload_that_two_threads_meet() {
+    let engine = engine(TWO);
+    let keys: Vec<String> = (0..20_000).map(|number| number.to_string()).collect();
+    let passes = |key: &str| {
+        let entries = [("a", key)];
+        let descriptors = [Descriptor::new(&entries)];
+        engine.decide(&Request::new("d", &descriptors), START).unwrap().ready().allowed()
+    };
+    for key in &keys {
+        assert!(passes(key) && passes(key) && !passes(key));
+    }
+    install(&engine, &TWO.replace("requests_per_unit: 2", "requests_per_unit: 2, burst: 2"), START);
+    let in_step = Barrier::new(2);
+    let admitted = || {
+        let pass = |(number, key): &(usize, &String)| {
+            if number.is_multiple_of(16) {
+                in_step.wait();
+            }
+            passes(key)
+        };
+        keys.iter().enumerate().filter(pass).count()
+    };
+    let admitted: usize = thread::scope(|scope| {
+        let threads = [scope.spawn(admitted), scope.spawn(admitted)];
+        threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+    });
+    assert_eq!(admitted, 0, "requests on keys that had nothing left");
+}
