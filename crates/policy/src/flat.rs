@@ -47,6 +47,9 @@ pub fn read_flat(source: &Source, known: &[&str]) -> Result<Vec<FlatEntry>, Prob
     let mut found = Vec::new();
     for entry in entries.iter() {
         if !known.contains(&&*entry.key) {
+            if problems.only_counts(page.file(), entry.key_mark.line, entry.key_mark.column) {
+                continue;
+            }
             let hint = match nearest(&entry.key, known.iter().copied()) {
                 Some(near) => format!("did you mean `{near}`?"),
                 None => format!("the settings are {}", known.join(", ")),

@@ -31,6 +31,8 @@ pub(crate) struct Key {
 pub(crate) enum Kind {
     /// Any scalar, taken as it is written.
     Text,
+    /// The same, of so many characters at most.
+    TextUpTo(usize),
     /// Text that is told to clients.
     Name,
     Boolean,
@@ -49,6 +51,15 @@ pub(crate) enum Kind {
     /// A mapping of anything.
     Anything,
 }
+
+/// The longest name of a domain. This and the next two are part of the key of every counter below them.
+pub(crate) const DOMAIN_CHARS_MAX: usize = 256;
+/// The longest key of a descriptor.
+pub(crate) const KEY_CHARS_MAX: usize = 256;
+/// The longest value of a descriptor.
+pub(crate) const VALUE_CHARS_MAX: usize = 1_024;
+/// The longest name that is told to clients.
+pub(crate) const NAME_CHARS_MAX: usize = 128;
 
 pub(crate) const UNITS: &[&str] = &["second", "minute", "hour", "day", "week", "month", "year"];
 pub(crate) const ALGORITHMS: &[&str] =
@@ -110,7 +121,7 @@ const fn key(name: &'static str, kind: Kind, doc: &'static str) -> Key {
 
 #[rustfmt::skip]
 const ROOT_KEYS: &[Key] = &[
-    key("domain", Kind::Text, "The name under which a proxy asks for these rules; one per file, and no two files the same."),
+    key("domain", Kind::TextUpTo(DOMAIN_CHARS_MAX), "The name under which a proxy asks for these rules; one per file, and no two files the same."),
     key("descriptors", Kind::ListOf(&DESCRIPTOR), "The rules of the domain: the first level of a tree."),
     key("policies", Kind::MapOf(&POLICY), "Named policies, for callers that build their own keys."),
     key("tenant_key", Kind::Text, "The key of the descriptor entry whose value is the tenant."),
@@ -121,8 +132,8 @@ const ROOT_KEYS: &[Key] = &[
 /// A static, because descriptors hold descriptors.
 #[rustfmt::skip]
 static DESCRIPTOR_KEYS: [Key; 12] = [
-    key("key", Kind::Text, "The key that an entry of the request must have."),
-    key("value", Kind::Text, "The value it must have; `*` stands for any text. Absent: any value, with a counter for each."),
+    key("key", Kind::TextUpTo(KEY_CHARS_MAX), "The key that an entry of the request must have."),
+    key("value", Kind::TextUpTo(VALUE_CHARS_MAX), "The value it must have; `*` stands for any text. Absent: any value, with a counter for each."),
     key("rate_limit", Kind::One(&RATE_LIMIT), "The limit of requests that end here."),
     key("rate_limits", Kind::ListOf(&RATE_LIMIT), "Several limits, all of which must admit a request."),
     key("shadow_mode", Kind::Boolean, "Counts and reports, and never denies."),
@@ -143,7 +154,7 @@ const NUMBER_KEYS: &[Key] = &[
     key("requests", Kind::Whole(0, u64::MAX), "How many per period; another word for requests_per_unit. 0 blocks."),
     key("period", Kind::Duration, "A length of time of any size, such as 250ms, 90s, 1m30s or 2w; instead of a unit."),
     key("burst", Kind::Whole(1, u64::MAX), "How many may come at once: the size of the bucket."),
-    key("unlimited", Kind::Boolean, "Lets everything pass, uncounted."),
+    key("unlimited", Kind::Boolean, "Lets everything pass, uncounted. A requests_per_unit beside it has no effect; a unit, period, calendar or burst is a mistake."),
 ];
 
 #[rustfmt::skip]
@@ -236,6 +247,11 @@ impl Table {
         if let Some((name, home)) = elsewhere {
             return format!("did you mean `{name}`? That belongs {home}");
         }
+        self.key_names()
+    }
+
+    /// What keys it has, in words.
+    pub(crate) fn key_names(&self) -> String {
         let names: Vec<_> = self.keys().map(|key| key.name).collect();
         format!("{} has the keys {}", self.title, names.join(", "))
     }
@@ -245,6 +261,8 @@ impl Table {
 pub(crate) fn nearest<'a>(wrong: &str, words: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     // Longer words are none of ours, and comparing is quadratic.
     const CHARS_MAX: usize = 64;
+    // Where words are a person's own, there may be any number of them.
+    const WORDS_MAX: usize = 256;
     if wrong.is_empty() || wrong.chars().count() > CHARS_MAX {
         return None;
     }
@@ -253,6 +271,7 @@ pub(crate) fn nearest<'a>(wrong: &str, words: impl Iterator<Item = &'a str>) -> 
     };
     let bare_wrong = bare(wrong);
     words
+        .take(WORDS_MAX)
         .filter(|word| word.chars().count() <= CHARS_MAX)
         .map(|word| (damerau_levenshtein(&bare_wrong, &bare(word)), word))
         .filter(|(distance, word)| *distance <= word.len().max(wrong.len()) / 3)

@@ -32,6 +32,6 @@ pub use rule::{
 };
 pub use schema::schema;
 pub use snapshot::{Domain, Place, PlacedLimit, RuleId, Snapshot};
-pub use source::{Source, sources};
+pub use source::{Source, rule_files, sources};
 pub use spec::{DescriptorSpec, DomainSpec, FileSpec, PolicySpec};
 pub use tree::{Child, Entry, Level, PlaceIndex, Values};

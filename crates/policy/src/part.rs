@@ -30,7 +30,9 @@ mod tests {
         let mut seen = HashMap::new();
         let mut check = |list: &[&Vec<u8>]| {
             let mut bytes = Vec::new();
-            list.iter().for_each(|part| put_part(&mut bytes, part));
+            for part in list {
+                put_part(&mut bytes, part);
+            }
             let list: Vec<Vec<u8>> = list.iter().map(|part| (*part).clone()).collect();
             if let Some(other) = seen.insert(bytes, list.clone()) {
                 assert_eq!(other, list);

@@ -7,6 +7,7 @@ mod allowance;
 mod descriptor;
 mod fields;
 mod file;
+mod guess;
 mod limit;
 mod metadata;
 mod numbers;
@@ -22,6 +23,7 @@ use crate::spec::FileSpec;
 use crate::yaml;
 
 use file::FileRead;
+use guess::Guesses;
 
 /// Reads one file of rules. Everything that is wrong with it is added to `problems`; nothing is returned where the file
 /// as a whole says nothing.
@@ -89,6 +91,8 @@ fn read_one(
         default_algorithm,
         tiers_seen: BTreeMap::new(),
         keys_seen: Vec::new(),
+        ways_bytes: 0,
+        guesses: Guesses::default(),
     };
     match root {
         Some(root) if !root.is_null() => reader.file(&root),
@@ -112,12 +116,20 @@ pub(crate) struct Reader<'p, 't> {
     tiers_seen: BTreeMap<String, Mark>,
     /// The keys that descriptors have named so far.
     keys_seen: Vec<String>,
+    /// The length of the ways to all descriptors so far.
+    ways_bytes: usize,
+    guesses: Guesses,
 }
 
 impl Reader<'_, '_> {
     /// Something is wrong at a place.
     fn wrong(&mut self, mark: Mark, what: impl Into<String>, hint: impl Into<String>) {
         self.problems.push(Problem::new(self.page.position(mark), what).hint(hint));
+    }
+
+    /// Whether a problem at a place would only be counted; then it is, and need not be worded.
+    fn is_only_counted(&mut self, mark: Mark) -> bool {
+        self.problems.only_counts(self.page.file(), mark.line, mark.column)
     }
 
     fn empty<T>(&mut self) -> Option<T> {

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::keys::{Key, Kind, ROOT, TABLES, Table};
+use crate::keys::{Key, Kind, NAME_CHARS_MAX, ROOT, TABLES, Table};
 
 /// The JSON Schema (2020-12) of a file of rules, made from the tables that the reader itself goes by.
 pub fn schema() -> Value {
@@ -40,8 +40,11 @@ fn key_schema(key: &Key) -> Value {
 fn kind_schema(kind: Kind) -> Value {
     match kind {
         Kind::Text => json!({ "type": ["string", "number", "boolean", "null"] }),
+        Kind::TextUpTo(chars_max) => {
+            json!({ "type": ["string", "number", "boolean", "null"], "maxLength": chars_max })
+        }
         Kind::Name => {
-            json!({ "type": ["string", "number", "boolean", "null"], "pattern": "^[ -~]*$", "maxLength": 128 })
+            json!({ "type": ["string", "number", "boolean", "null"], "pattern": "^[ -~]*$", "maxLength": NAME_CHARS_MAX })
         }
         Kind::Boolean => json!({ "type": "boolean" }),
         Kind::Whole(min, max) => json!({ "type": "integer", "minimum": min, "maximum": max }),

@@ -1,7 +1,8 @@
 //! YAML as a tree that remembers where everything stands, so that whoever reads it can say where it is wrong.
 //!
-//! The text is not trusted: its size, its depth and the number of its nodes are bounded, the last after aliases are
-//! expanded, so that a few lines of aliases to aliases do not become a billion nodes. Aliases share what they name.
+//! The text is not trusted: its size, its depth, the number of its nodes and their text are bounded, the last two after
+//! aliases are expanded, so that a few lines of aliases to aliases do not become a billion nodes, nor a few thousand
+//! aliases of a long text gigabytes. Aliases share what they name; whoever reads them copies it.
 //! A merge key (`<<`) adds what is not given beside it, whichever comes first.
 
 mod build;
@@ -16,21 +17,32 @@ use std::rc::Rc;
 pub(crate) use scalar::{Plain, plain};
 
 use crate::problem::{Mark, Page, Problems};
+use crate::source::Source;
 
 /// The deepest nesting of lists and mappings. Descriptors of the greatest depth fit twice.
 pub(crate) const DEPTH_MAX: usize = 100;
 /// The most nodes of a text, counted after aliases are expanded.
 pub(crate) const NODES_MAX: usize = 1_000_000;
+/// The most bytes of all keys and scalars of a text, counted after aliases are expanded.
+pub(crate) const BYTES_MAX: usize = 4 * Source::TEXT_BYTES_MAX;
 
 /// A value, and where it stands.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
     pub(crate) mark: Mark,
     pub(crate) content: Content,
-    /// How many nodes it is, itself included.
-    size: usize,
+    size: Size,
     /// How many levels it has: a scalar one.
     height: usize,
+}
+
+/// How much a node is, with all that its aliases stand for.
+#[derive(Clone, Copy, Debug)]
+struct Size {
+    /// Itself included.
+    nodes: usize,
+    /// The length of its scalars and keys.
+    bytes: usize,
 }
 
 /// What a node is.

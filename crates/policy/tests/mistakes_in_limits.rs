@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::said_of_limit;
+use common::{said, said_of_limit};
 use insta::assert_snapshot;
 
 #[test]
@@ -22,6 +22,24 @@ fn unlimited_with_unit() {
      5 |     unlimited: true
        |     ^^^^^^^^^
        = remove `unit`, or remove `unlimited`
+    ");
+}
+
+#[test]
+fn unlimited_with_requests() {
+    assert_snapshot!(said_of_limit("
+        unlimited: true
+        requests: 5
+    "), @r"
+    rules.yaml:6:5: `requests` has no meaning where `unlimited` is true
+       |
+     6 |     requests: 5
+       |     ^^^^^^^^
+      ::: rules.yaml:5:5: unlimited by this
+       |
+     5 |     unlimited: true
+       |     ^^^^^^^^^
+       = remove `requests`, or remove `unlimited`
     ");
 }
 
@@ -239,4 +257,91 @@ fn name_too_long() {
        |           ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
        = names are sent in headers: choose a shorter one
     ");
+}
+
+#[test]
+fn two_limits_of_one_name() {
+    assert_snapshot!(said("
+        domain: shop
+        descriptors:
+        - key: user
+          rate_limits:
+          - {name: a, unit: minute, requests_per_unit: 10}
+          - {name: b, unit: hour, requests_per_unit: 100}
+          - {name: a, unit: day, requests_per_unit: 1000}
+    "), @r"
+    rules.yaml:7:12: two limits of one list have the name `a`
+       |
+     7 |   - {name: a, unit: day, requests_per_unit: 1000}
+       |            ^
+      ::: rules.yaml:5:12: the first is here
+       |
+     5 |   - {name: a, unit: minute, requests_per_unit: 10}
+       |            ^
+       = they would share one counter: give each a name of its own
+    ");
+    assert_snapshot!(said("
+        policies:
+          search:
+            rate_limits:
+            - name: a
+              unit: minute
+              requests_per_unit: 10
+            - name: 'a'
+              unit: day
+    "), @r"
+    rules.yaml:7:7: a `rate_limit` lacks `requests_per_unit`
+       |
+     7 |     - name: 'a'
+       |       ^
+       = write `requests_per_unit: 100`; 0 lets nothing pass
+
+    rules.yaml:7:13: two limits of one list have the name `a`
+       |
+     7 |     - name: 'a'
+       |             ^^^
+      ::: rules.yaml:4:13: the first is here
+       |
+     4 |     - name: a
+       |             ^
+       = they would share one counter: give each a name of its own
+    ");
+}
+
+#[test]
+fn two_limits_of_one_name_by_alias() {
+    assert_snapshot!(said("
+        domain: shop
+        descriptors:
+        - key: user
+          rate_limits:
+          - &base {name: a, unit: minute, requests_per_unit: 10}
+          - {<<: *base, unit: hour}
+    "), @r"
+    rules.yaml:6:5: two limits of one list have the name `a`
+       |
+     6 |   - {<<: *base, unit: hour}
+       |     ^
+      ::: rules.yaml:5:5: the first is here
+       |
+     5 |   - &base {name: a, unit: minute, requests_per_unit: 10}
+       |     ^^^^^^^
+       = they would share one counter: give each a name of its own
+    ");
+}
+
+#[test]
+fn limits_without_a_name_and_in_other_lists_are_told_apart() {
+    assert_snapshot!(said("
+        domain: shop
+        descriptors:
+        - key: user
+          rate_limits:
+          - {name: '', unit: minute, requests_per_unit: 10}
+          - {name: '', unit: hour, requests_per_unit: 10}
+          - {name: , unit: day, requests_per_unit: 10}
+          - {name: a, unit: week, requests_per_unit: 10}
+        - key: path
+          rate_limit: {name: a, unit: minute, requests_per_unit: 10}
+    "), @"(nothing is wrong)");
 }

@@ -122,6 +122,8 @@ fn nothing_passes() {
 #[test]
 fn everything_passes() {
     assert_eq!(limit("unlimited: true").allowance, Allowance::Unlimited);
+    // As envoyproxy/ratelimit has it, the number is passed over.
+    assert_eq!(limit("unlimited: true; requests_per_unit: 5").allowance, Allowance::Unlimited);
     assert_eq!(limit("unlimited: true; name: free").name.as_deref(), Some("free"));
     check("unlimited: false; requests: 9; period: 1s", SlidingWindow::new(rate(9, 1_000)));
 }

@@ -116,4 +116,9 @@ fn every_key_is_described_and_no_other_is_allowed() {
     assert_eq!(schema["$defs"]["descriptor"]["required"], json!(["key"]));
     let units = &schema["$defs"]["rate_limit"]["properties"]["unit"]["enum"];
     assert_eq!(units, &json!(["second", "minute", "hour", "day", "week", "month", "year"]));
+    let length_max = |id: &str, key: &str| schema["$defs"][id]["properties"][key]["maxLength"].as_u64();
+    assert_eq!(length_max("file", "domain"), Some(256));
+    assert_eq!(length_max("descriptor", "key"), Some(256));
+    assert_eq!(length_max("descriptor", "value"), Some(1_024));
+    assert_eq!(length_max("rate_limit", "name"), Some(128));
 }

@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use tollgate_policy::{Source, sources};
+use tollgate_policy::{Source, rule_files, sources};
 
 /// A directory of its own, removed at the end.
 struct Directory(PathBuf);
@@ -22,6 +22,12 @@ impl Directory {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(&path, bytes).unwrap();
         path
+    }
+
+    /// The files of rules, without what all of them begin with.
+    fn files(&self) -> Vec<String> {
+        let files = rule_files(&self.0).unwrap();
+        files.iter().map(|path| path.strip_prefix(&self.0).unwrap().display().to_string()).collect()
     }
 
     /// What is said of a path inside.
@@ -60,7 +66,64 @@ fn files_of_a_directory_sorted_by_name() {
         directory.write(name, name);
     }
     let found: Vec<_> = sources(&directory.0).unwrap().into_iter().map(|source| source.text).collect();
-    assert_eq!(found, ["D.YAML", "a.yml", "b.yaml", "c.json", "plain"]);
+    assert_eq!(found, ["D.YAML", "a.yml", "b.yaml", "c.json", "inner/x.yaml", "plain"]);
+}
+
+#[test]
+fn files_of_directories_inside() {
+    let directory = Directory::new("nested");
+    for name in [
+        "z.yaml",
+        "b/c/d.yaml",
+        "b/c.yaml",
+        "b.d/x.json",
+        "b/notes.md",
+        ".git/config",
+        "..2026_01_01/z.yaml",
+        "b/.hidden/y.yaml",
+        "lost+found/y.yaml",
+        "1/2/3/4/5/6/7/8/deep.yaml",
+    ] {
+        directory.write(name, name);
+    }
+    let expected = ["1/2/3/4/5/6/7/8/deep.yaml", "b/c/d.yaml", "b/c.yaml", "b.d/x.json", "z.yaml"];
+    assert_eq!(directory.files(), expected);
+    let texts: Vec<_> = sources(&directory.0).unwrap().into_iter().map(|source| source.text).collect();
+    assert_eq!(texts, expected);
+    directory.write("1/2/3/4/5/6/7/8/9/deeper.yaml", "");
+    insta::assert_snapshot!(directory.said(&directory.0), @r"
+    DIR/1/2/3/4/5/6/7/8/9: directories of rules are nested more than 8 deep
+       = move its files up
+    ");
+}
+
+#[cfg(unix)]
+#[test]
+fn links_to_directories() {
+    use std::os::unix::fs::symlink;
+    let directory = Directory::new("links");
+    directory.write("..2026_01_01/sub/shop.yaml", "domain: shop");
+    symlink("..2026_01_01", directory.0.join("..data")).unwrap();
+    symlink("..data/sub", directory.0.join("sub")).unwrap();
+    assert_eq!(directory.files(), ["sub/shop.yaml"]);
+    // In a circle, and to where another has led already.
+    symlink(&directory.0, directory.0.join("..data/sub/circle")).unwrap();
+    symlink("sub", directory.0.join("twin")).unwrap();
+    assert_eq!(directory.files(), ["sub/shop.yaml"]);
+}
+
+#[test]
+fn too_many_files() {
+    let directory = Directory::new("count");
+    for i in 0..10_000 {
+        directory.write(&format!("{}/{i}", i % 7), "");
+    }
+    assert_eq!(rule_files(&directory.0).unwrap().len(), 10_000);
+    directory.write("one_more", "");
+    insta::assert_snapshot!(directory.said(&directory.0), @r"
+    DIR: the directory holds more than 10000 files of rules
+       = name a directory that holds nothing but rules
+    ");
 }
 
 #[cfg(unix)]

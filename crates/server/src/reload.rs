@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::MissedTickBehavior;
-use tollgate::policy::{Consistency, Place, PlacedLimit, Problems, Source, sources};
+use tollgate::policy::{Consistency, Place, PlacedLimit, Problems, Source, rule_files, sources};
 
 use crate::drain::Drain;
 use crate::gate::Gate;
@@ -87,7 +87,8 @@ impl Rules {
         let now_ns = i128::from(gate.now().ticks());
         // What could not be read is tried again: not everything that stands in the way has a stamp.
         let changed = stamps != self.stamps || !self.settled || self.read.is_err();
-        self.settled = stamps.iter().all(|stamp| now_ns - stamp.changed_ns.max(stamp.modified_ns) > SETTLED_NS);
+        self.settled =
+            stamps.iter().all(|stamp| now_ns - stamp.changed_ns.max(stamp.modified_ns) > SETTLED_NS);
         self.stamps = stamps;
         changed
     }
@@ -142,12 +143,7 @@ fn warn_of_promises(gate: &Gate) {
 
 /// The stamps of the files that rules are read from.
 fn stamps(path: &Path) -> Vec<Stamp> {
-    let mut paths = match fs::read_dir(path) {
-        Ok(entries) => entries.flatten().map(|entry| entry.path()).collect(),
-        Err(_) => vec![path.to_owned()],
-    };
-    paths.sort_unstable();
-    paths.into_iter().filter_map(stamp).collect()
+    rule_files(path).unwrap_or_default().into_iter().filter_map(stamp).collect()
 }
 
 fn stamp(path: PathBuf) -> Option<Stamp> {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::Reader;
 use super::fields::Fields;
-use crate::keys::{DESCRIPTOR, RATE_LIMIT};
+use crate::keys::{DESCRIPTOR, KEY_CHARS_MAX, RATE_LIMIT, VALUE_CHARS_MAX};
 use crate::problem::{Mark, Problem, quote};
 use crate::rule::{Rule, RuleLimit};
 use crate::spec::DescriptorSpec;
@@ -13,13 +13,35 @@ use crate::yaml::{Entry, Node};
 /// The deepest tree, which is the most entries that a request's descriptor may have.
 pub(super) const DEPTH_MAX: usize = 32;
 
+/// The most bytes of the ways to all descriptors of a file in sum. Every limit is compiled to a few copies of its way.
+const WAYS_BYTES_MAX: usize = 64 << 20;
+
+/// The way from a domain down to a descriptor: its levels, and the length of their keys and values and the domain's name.
+#[derive(Clone, Copy)]
+pub(super) struct Way {
+    depth: usize,
+    bytes: usize,
+}
+
+impl Way {
+    /// Before the first level.
+    pub(super) fn to_domain(name: &str) -> Way {
+        Way { depth: 0, bytes: name.len() }
+    }
+
+    fn step(self, key: Option<&str>, value: Option<&str>) -> Way {
+        let bytes = key.map_or(0, str::len) + value.map_or(0, str::len);
+        Way { depth: self.depth + 1, bytes: self.bytes + bytes }
+    }
+}
+
 /// What makes two descriptors of one level the same.
 type Identity = (String, Option<String>);
 
 impl Reader<'_, '_> {
-    /// One level of the tree: `depth` levels are above it.
-    pub(super) fn descriptors(&mut self, entry: &Entry, depth: usize) -> Option<Vec<DescriptorSpec>> {
-        if depth == DEPTH_MAX {
+    /// One level of the tree, at the end of a way.
+    pub(super) fn descriptors(&mut self, entry: &Entry, above: Way) -> Option<Vec<DescriptorSpec>> {
+        if above.depth == DEPTH_MAX {
             let what = format!("descriptors are nested more than {DEPTH_MAX} deep");
             self.wrong(entry.key_mark, what, "no request has as many entries; remove the levels below");
             return None;
@@ -28,7 +50,7 @@ impl Reader<'_, '_> {
         let mut seen = HashMap::new();
         let mut descriptors = Vec::with_capacity(items.len());
         for item in items.iter() {
-            descriptors.extend(self.descriptor(item, depth, &mut seen));
+            descriptors.extend(self.descriptor(item, above, &mut seen));
         }
         Some(descriptors)
     }
@@ -36,18 +58,21 @@ impl Reader<'_, '_> {
     fn descriptor(
         &mut self,
         node: &Node,
-        depth: usize,
+        above: Way,
         seen: &mut HashMap<Identity, Mark>,
     ) -> Option<DescriptorSpec> {
         let fields = self.fields(node, &DESCRIPTOR, node.mark)?;
         let key = self.key(&fields);
-        let value = self.optional(&fields, "value", Reader::text).value().filter(|value| !value.is_empty());
+        let value =
+            self.optional(&fields, "value", |reader, entry| reader.text_up_to(entry, VALUE_CHARS_MAX));
+        let value = value.value().filter(|value| !value.is_empty());
+        let way = above.step(key.as_deref(), value.as_deref());
         let share_threshold = self.flag(&fields, "share_threshold", false);
         self.check_share_threshold(&fields, share_threshold, value.as_deref());
         let value_to_metric = self.flag(&fields, "value_to_metric", false);
         let rule = self.rule(&fields);
-        let next =
-            self.optional(&fields, "descriptors", |reader, entry| reader.descriptors(entry, depth + 1));
+        self.count_way(way, rule.as_ref().map_or(1, |rule| rule.limits.len()), fields.mark);
+        let next = self.optional(&fields, "descriptors", |reader, entry| reader.descriptors(entry, way));
         let key = key?;
         self.check_first(&fields, (key.clone(), value.clone()), seen);
         self.keys_seen.push(key.clone());
@@ -66,12 +91,26 @@ impl Reader<'_, '_> {
         if fields.lacks("key") {
             self.wrong(fields.mark, "a descriptor lacks `key`", hint);
         }
-        let key = self.field(fields, "key", Reader::text);
+        let key = self.field(fields, "key", |reader, entry| reader.text_up_to(entry, KEY_CHARS_MAX));
         if let Some(given) = key.given().filter(|given| given.value.is_empty()) {
             self.wrong(given.mark, "the `key` of a descriptor is empty", hint);
             return None;
         }
         key.value()
+    }
+
+    /// Adds a way, which each of so many limits carries, to all. Beyond the bound it is said once.
+    fn count_way(&mut self, way: Way, limits: usize, mark: Mark) {
+        let was_within = self.ways_bytes <= WAYS_BYTES_MAX;
+        self.ways_bytes = self.ways_bytes.saturating_add(way.bytes.saturating_mul(limits.max(1)));
+        if was_within && self.ways_bytes > WAYS_BYTES_MAX {
+            let what = format!(
+                "from here on, the rules are too large: each carries the keys and values above it, {} MiB in sum at most",
+                WAYS_BYTES_MAX >> 20
+            );
+            let hint = "shorten the keys and values of the upper levels, or put the rules into several files, one domain each";
+            self.wrong(mark, what, hint);
+        }
     }
 
     fn check_share_threshold(&mut self, fields: &Fields, is_shared: bool, value: Option<&str>) {

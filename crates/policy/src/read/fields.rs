@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use super::Reader;
+use super::guess::Guess;
 use crate::keys::Table;
 use crate::problem::{Mark, quote};
 use crate::yaml::{Content, Entry, Node};
@@ -104,18 +105,18 @@ impl Reader<'_, '_> {
         let unknown = |entry: &Entry| table.key(&entry.key).is_none();
         let mut misspelled = Vec::new();
         for entry in entries.iter().filter(|entry| unknown(entry)) {
-            let mark = entry.key_mark;
-            if self.problems.only_counts(self.page.file(), mark.line, mark.column) {
+            if self.is_only_counted(entry.key_mark) {
                 continue;
             }
-            misspelled.extend(table.meant(&entry.key));
-            let advice = table.advice(&entry.key);
-            let what = if advice.starts_with('`') {
+            let look = || Guess { meant: table.meant(&entry.key), hint: table.advice(&entry.key) };
+            let guess = self.guesses.guess(table.id, &entry.key, look, || table.key_names());
+            misspelled.extend(guess.meant);
+            let what = if guess.hint.starts_with('`') {
                 format!("{} does not belong here", quote(&entry.key))
             } else {
                 format!("unknown key {}", quote(&entry.key))
             };
-            self.wrong(entry.key_mark, what, advice);
+            self.wrong(entry.key_mark, what, guess.hint);
         }
         let entries = if entries.iter().any(unknown) {
             entries.iter().filter(|entry| !unknown(entry)).cloned().collect()

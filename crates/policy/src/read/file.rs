@@ -1,8 +1,12 @@
 //! The top of a file: a domain, its tenants, and named policies.
 
+use std::collections::BTreeMap;
+
 use super::Reader;
+use super::descriptor::Way;
 use super::fields::{Fields, Found};
-use crate::keys::{ROOT, nearest};
+use super::guess::Guess;
+use crate::keys::{DOMAIN_CHARS_MAX, ROOT, nearest};
 use crate::problem::{Mark, Position, quote};
 use crate::spec::{DomainSpec, FileSpec};
 use crate::yaml::{Entry, Node};
@@ -31,7 +35,7 @@ impl Reader<'_, '_> {
     }
 
     fn domain(&mut self, fields: &Fields) -> (Option<DomainSpec>, Option<Position>) {
-        let name = self.field(fields, "domain", Reader::text);
+        let name = self.field(fields, "domain", |reader, entry| reader.text_up_to(entry, DOMAIN_CHARS_MAX));
         if let Some(given) = name.given().filter(|given| given.value.is_empty()) {
             let hint = "write the name that the proxy asks for, `domain: NAME`";
             self.wrong(given.mark, "the `domain` is empty", hint);
@@ -40,7 +44,9 @@ impl Reader<'_, '_> {
             self.check_domain_needed(fields);
         }
         let problems_before = self.problems.len();
-        let descriptors = self.optional(fields, "descriptors", |reader, entry| reader.descriptors(entry, 0));
+        let way = Way::to_domain(name.given().map_or("", |given| &given.value));
+        let descriptors =
+            self.optional(fields, "descriptors", |reader, entry| reader.descriptors(entry, way));
         let tenant_key = self.field(fields, "tenant_key", Reader::text);
         if let Some(given) = tenant_key.given().filter(|given| given.value.is_empty()) {
             self.wrong(given.mark, "the `tenant_key` is empty", "name the key whose value is the tenant");
@@ -93,23 +99,17 @@ impl Reader<'_, '_> {
         }
         let tier = self.text(entry)?;
         let known = self.tiers_seen.contains_key(&tier);
-        if !known {
-            let hint = match nearest(&tier, self.tiers_seen.keys().map(String::as_str)) {
-                Some(near) => format!("did you mean {}?", quote(near)),
-                None if self.tiers_seen.is_empty() => {
-                    "no rule of the domain has `tiers`; write `tiers:` into a `rate_limit`".to_owned()
-                }
-                None => format!("the domain's rules name the tiers {}", self.tier_names()),
+        if !known && !self.is_only_counted(entry.value.mark) {
+            let tiers = &self.tiers_seen;
+            let look = || {
+                let near = nearest(&tier, tiers.keys().map(String::as_str));
+                let hint = near.map(|near| format!("did you mean {}?", quote(near)));
+                Guess { meant: None, hint: hint.unwrap_or_else(|| tier_names(tiers)) }
             };
-            self.wrong(entry.value.mark, format!("unknown tier {}", quote(&tier)), hint);
+            let guess = self.guesses.guess("tiers", &tier, look, || tier_names(tiers));
+            self.wrong(entry.value.mark, format!("unknown tier {}", quote(&tier)), guess.hint);
         }
         known.then(|| (entry.key.as_ref().to_owned(), tier))
-    }
-
-    fn tier_names(&self) -> String {
-        const SHOWN_MAX: usize = 10;
-        let names: Vec<_> = self.tiers_seen.keys().take(SHOWN_MAX).map(|name| quote(name)).collect();
-        names.join(", ")
     }
 
     /// Tiers that no request can reach are a mistake that nobody would notice.
@@ -131,6 +131,16 @@ impl Reader<'_, '_> {
             self.wrong(given.mark, what, hint);
         }
     }
+}
+
+/// What tiers there are, in words.
+fn tier_names(tiers: &BTreeMap<String, Mark>) -> String {
+    const SHOWN_MAX: usize = 10;
+    if tiers.is_empty() {
+        return "no rule of the domain has `tiers`; write `tiers:` into a `rate_limit`".to_owned();
+    }
+    let names: Vec<_> = tiers.keys().take(SHOWN_MAX).map(|name| quote(name)).collect();
+    format!("the domain's rules name the tiers {}", names.join(", "))
 }
 
 /// Whether nothing is there that a file is for.

@@ -72,14 +72,15 @@ impl Reader<'_, '_> {
         let numbers = Numbers { units, period, burst, unlimited, mark: fields.mark };
         if numbers.is_unlimited() {
             self.check_unlimited(fields);
+            return Numbers { units: Found::Absent, ..numbers };
         }
         numbers
     }
 
-    /// What is unlimited has no numbers.
+    /// What is unlimited has no numbers; but envoyproxy/ratelimit passes over `requests_per_unit` there, and files have it.
     fn check_unlimited(&mut self, fields: &Fields) {
         let Some(unlimited) = fields.entry("unlimited") else { return };
-        let excluded = ["unit", "requests_per_unit", "requests", "period", "calendar", "burst"];
+        let excluded = ["unit", "requests", "period", "calendar", "burst"];
         for entry in fields.entries().iter().filter(|entry| excluded.contains(&&*entry.key)) {
             let what = format!("`{}` has no meaning where `unlimited` is true", entry.key);
             let problem = Problem::new(self.page.position(entry.key_mark), what)

@@ -1,12 +1,15 @@
 //! What a place asks: the one limit or the several limits of a descriptor, and named policies.
 
+use std::collections::HashMap;
+use std::rc::Rc;
+
 use super::Reader;
 use super::fields::Fields;
 use crate::keys::{POLICY, RATE_LIMIT};
-use crate::problem::{Position, Problem, quote};
+use crate::problem::{Mark, Position, Problem, quote};
 use crate::rule::{Rule, RuleLimit};
 use crate::spec::PolicySpec;
-use crate::yaml::Entry;
+use crate::yaml::{Content, Entry};
 
 impl Reader<'_, '_> {
     /// The limits of `rate_limits`.
@@ -17,11 +20,34 @@ impl Reader<'_, '_> {
             return None;
         }
         let mut limits = Vec::with_capacity(items.len());
+        let mut names = HashMap::new();
         for item in items.iter() {
             let Some(fields) = self.fields(item, &RATE_LIMIT, item.mark) else { continue };
             limits.extend(self.limit(&fields));
+            self.check_first_name(&fields, &mut names);
         }
         Some(limits)
+    }
+
+    /// A name tells a limit's counters from those of the others of its list. `seen` has where names stand, and their limits.
+    fn check_first_name(&mut self, fields: &Fields, seen: &mut HashMap<Rc<str>, (Mark, Mark)>) {
+        let Some(entry) = fields.entry("name").filter(|entry| !entry.value.is_null()) else { return };
+        let Content::Scalar(name) = &entry.value.content else { return };
+        if name.text.is_empty() {
+            return;
+        }
+        let marks = (entry.value.mark, fields.mark);
+        let Some(first) = seen.get(&name.text) else {
+            seen.insert(Rc::clone(&name.text), marks);
+            return;
+        };
+        // By an alias, both may have their name from one line; then it is the limits that are shown.
+        let (mark, first) = if marks.0 == first.0 { (marks.1, first.1) } else { (marks.0, first.0) };
+        let what = format!("two limits of one list have the name {}", quote(&name.text));
+        let problem = Problem::new(self.page.position(mark), what)
+            .also(self.page.position(first), "the first is here")
+            .hint("they would share one counter: give each a name of its own");
+        self.problems.push(problem);
     }
 
     /// A key that is true, false, or not there.

@@ -3,17 +3,26 @@
 use std::time::Duration;
 
 use super::Reader;
-use crate::keys::nearest;
+use crate::keys::{NAME_CHARS_MAX, nearest};
 use crate::problem::quote;
 use crate::yaml::{Content, Entry, Plain, Scalar, plain};
-
-/// The longest name that is told to clients.
-const NAME_CHARS_MAX: usize = 128;
 
 impl Reader<'_, '_> {
     /// Any scalar, as it is written: `404` and `true` are text where text is asked for.
     pub(super) fn text(&mut self, entry: &Entry) -> Option<String> {
         self.scalar(entry, "text").map(|scalar| scalar.text.as_ref().to_owned())
+    }
+
+    /// Text of so many characters at most, because every counter's key carries it.
+    pub(super) fn text_up_to(&mut self, entry: &Entry, chars_max: usize) -> Option<String> {
+        let text = self.text(entry)?;
+        let chars = text.chars().count();
+        if chars <= chars_max {
+            return Some(text);
+        }
+        let what = format!("`{}` may have at most {chars_max} characters, not {chars}", entry.key);
+        self.wrong(entry.value.mark, what, "the key of every counter below carries it: choose a shorter one");
+        None
     }
 
     /// A name that is told to clients in headers, which carry printable ASCII only.
@@ -118,6 +127,9 @@ impl Reader<'_, '_> {
         let found = words.iter().position(|word| word.eq_ignore_ascii_case(&scalar.text));
         if let Some(value) = found.and_then(|i| values.get(i)) {
             return Some(*value);
+        }
+        if self.is_only_counted(entry.value.mark) {
+            return None;
         }
         let hint = match nearest(&scalar.text, words.iter().copied()) {
             Some(near) => format!("did you mean `{near}`? It can be {}", words.join(", ")),

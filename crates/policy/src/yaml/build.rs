@@ -6,7 +6,7 @@ use std::rc::Rc;
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Span, Tag};
 
 use super::complaint::{TOO_DEEP_HINT, complaint, too_deep_what};
-use super::{Content, DEPTH_MAX, Entry, NODES_MAX, Node, Scalar};
+use super::{BYTES_MAX, Content, DEPTH_MAX, Entry, NODES_MAX, Node, Scalar, Size};
 use crate::problem::{Mark, Page, Problem, Problems, quote};
 
 /// The text cannot be understood any further, and it has been said why.
@@ -55,7 +55,7 @@ struct Builder<'p, 't> {
     open: Vec<Open>,
     /// What anchors name; nothing while it is still open.
     anchors: HashMap<usize, Node>,
-    nodes: usize,
+    total: Size,
     documents: usize,
     root: Option<Node>,
 }
@@ -66,7 +66,7 @@ pub(super) fn build(text: &str, page: &Page<'_>, problems: &mut Problems) -> Opt
         problems,
         open: Vec::new(),
         anchors: HashMap::new(),
-        nodes: 0,
+        total: Size { nodes: 0, bytes: 0 },
         documents: 0,
         root: None,
     };
@@ -96,10 +96,10 @@ impl Builder<'_, '_> {
                 let node = Node {
                     mark: if span.is_empty() { Mark { width: 1, ..mark } } else { mark },
                     content: Content::Scalar(Scalar { text: Rc::from(&*text), plain }),
-                    size: 1,
+                    size: Size { nodes: 1, bytes: text.len() },
                     height: 1,
                 };
-                self.close(node, anchor)
+                self.close(node, Size { nodes: 1, bytes: text.len() }, anchor)
             }
             Event::SequenceStart(anchor, tag) => {
                 self.is_text_tag(tag.as_deref(), mark)?;
@@ -138,14 +138,19 @@ impl Builder<'_, '_> {
         self.stop(mark, too_deep_what(), TOO_DEEP_HINT)
     }
 
-    fn count(&mut self, nodes: usize, mark: Mark) -> Result<(), Stop> {
-        self.nodes = self.nodes.saturating_add(nodes);
-        if self.nodes <= NODES_MAX {
+    fn count(&mut self, size: Size, mark: Mark) -> Result<(), Stop> {
+        self.total.nodes = self.total.nodes.saturating_add(size.nodes);
+        self.total.bytes = self.total.bytes.saturating_add(size.bytes);
+        let much = if self.total.nodes > NODES_MAX {
+            format!("{NODES_MAX} values")
+        } else if self.total.bytes > BYTES_MAX {
+            format!("{} MiB of text", BYTES_MAX >> 20)
+        } else {
             return Ok(());
-        }
+        };
         self.stop(
             mark,
-            format!("the file has more than {NODES_MAX} values, counted with what its aliases stand for"),
+            format!("the file has more than {much}, counted with what its aliases stand for"),
             "use fewer aliases (`*name`), or put the rules into several files, one domain each",
         )
     }
@@ -167,23 +172,25 @@ impl Builder<'_, '_> {
             Items::List(items) => Content::List(Rc::from(items)),
             Items::Map(map) => Content::Map(Rc::from(self.merged(map)?)),
         };
-        let (mut size, mut height) = (1, 0);
-        let mut add = |node: &Node| {
-            size += node.size;
+        let (mut size, mut height) = (Size { nodes: 1, bytes: 0 }, 0);
+        let mut add = |inner: Size, node: &Node| {
+            size.nodes = size.nodes.saturating_add(inner.nodes);
+            size.bytes = size.bytes.saturating_add(inner.bytes);
             height = height.max(node.height);
         };
         match &content {
-            Content::List(items) => items.iter().for_each(&mut add),
-            Content::Map(entries) => entries.iter().for_each(|entry| add(&entry.value)),
+            Content::List(items) => items.iter().for_each(|node| add(node.size, node)),
+            Content::Map(entries) => entries.iter().for_each(|entry| add(entry.size(), &entry.value)),
             Content::Scalar(_) => {}
         }
         let node = Node { mark: open.mark, content, size, height: height + 1 };
-        self.close(node, open.anchor)
+        // What is inside has been counted.
+        self.close(node, Size { nodes: 1, bytes: 0 }, open.anchor)
     }
 
-    /// A node is complete.
-    fn close(&mut self, node: Node, anchor: usize) -> Result<(), Stop> {
-        self.count(1, node.mark)?;
+    /// A node is complete, and adds so much to what is inside of it.
+    fn close(&mut self, node: Node, own: Size, anchor: usize) -> Result<(), Stop> {
+        self.count(own, node.mark)?;
         if anchor > 0 {
             self.anchors.insert(anchor, node.clone());
         }
@@ -245,7 +252,7 @@ impl Builder<'_, '_> {
                     continue;
                 };
                 for entry in added.iter().filter(|entry| !marks.contains_key(&entry.key)) {
-                    self.count(entry.value.size, merge.mark)?;
+                    self.count(entry.size(), merge.mark)?;
                     entries.push(entry.clone());
                 }
                 marks.extend(added.iter().map(|entry| (Rc::clone(&entry.key), entry.key_mark)));
@@ -268,6 +275,13 @@ impl Builder<'_, '_> {
     fn stop<T>(&mut self, mark: Mark, what: impl Into<String>, hint: &str) -> Result<T, Stop> {
         self.problems.push(Problem::new(self.page.position(mark), what).hint(hint));
         Err(Stop)
+    }
+}
+
+impl Entry {
+    fn size(&self) -> Size {
+        let Size { nodes, bytes } = self.value.size;
+        Size { nodes, bytes: bytes.saturating_add(self.key.len()) }
     }
 }
 
