@@ -320,17 +320,17 @@ fn its_variables_change_answers() {
             variable.map_or(launch_by_variables(None), |name| launch.variable(name, "true")).start();
         let answer: Value = serde_json::from_str(&tollgate.post("/json", request).body).unwrap();
         let headers = answer["responseHeadersToAdd"].as_array().unwrap();
-        let has_x = headers.iter().any(|header| header["key"] == "x-ratelimit-limit");
+        let has_older = headers.iter().any(|header| header["key"] == "ratelimit-limit");
         let code = answer["overallCode"].as_str().unwrap().to_owned();
         (
             code,
             answer["statuses"][0]["code"].as_str().unwrap().to_owned(),
-            has_x,
+            has_older,
             !answer["dynamicMetadata"].is_null(),
         )
     };
-    let over = |overall: &str, has_x, has_metadata| {
-        (overall.to_owned(), "OVER_LIMIT".to_owned(), has_x, has_metadata)
+    let over = |overall: &str, has_older, has_metadata| {
+        (overall.to_owned(), "OVER_LIMIT".to_owned(), has_older, has_metadata)
     };
     assert_eq!(ask(None, &blocked()), over("OVER_LIMIT", false, false));
     assert_eq!(ask(Some("SHADOW_MODE"), &blocked()), over("OK", false, false));

@@ -57,6 +57,7 @@ fn check_silent(listener: impl Fn(&Tollgate) -> SocketAddr, greeting: &[u8]) {
     let mut says_something = TcpStream::connect(address).unwrap();
     says_something.write_all(greeting).unwrap();
     says_something.read_exact(&mut [0]).unwrap();
+    drop(says_something);
     tollgate.signal(Signal::TERM);
     assert_eq!(tollgate.wait(), Some(0));
     assert!(!tollgate.logs().contains("still open"), "{}", tollgate.logs());

@@ -125,8 +125,8 @@ impl Gateway {
 #[derive(Debug)]
 pub struct Envoy {
     // Before the directory, in which its files lie: fields are dropped in order.
-    process: Process,
-    folder: TempDir,
+    _process: Process,
+    _folder: TempDir,
     admin: SocketAddr,
     address: SocketAddr,
 }
@@ -147,7 +147,7 @@ impl Envoy {
             fetch(admin, "/ready").ok().filter(|reply| reply.status == 200)
         });
         let address = until("envoy listens", || listener(admin));
-        Envoy { process, folder, admin, address }
+        Envoy { _process: process, _folder: folder, admin, address }
     }
 
     /// Where its listener is.
@@ -164,16 +164,6 @@ impl Envoy {
     pub fn counter(&self, name: &str) -> u64 {
         let text = fetch(self.admin, &format!("/stats?filter=^{name}$")).expect("envoy's counters").body;
         text.trim().rsplit_once(": ").map_or(0, |(_, value)| value.parse().expect("a number"))
-    }
-
-    /// What it has logged.
-    pub fn logs(&self) -> String {
-        self.process.stderr()
-    }
-
-    /// Its directory.
-    pub fn folder(&self) -> &Path {
-        self.folder.path()
     }
 }
 
