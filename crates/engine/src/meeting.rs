@@ -308,12 +308,12 @@ impl Request<'_> {
         &self,
         snapshot: &Snapshot,
         default: DefaultAlgorithm,
-    ) -> Result<SmallVec<[Quota; 1]>, RequestError> {
-        let Subject::Descriptors { domain, descriptors } = self.subject else { return Ok(SmallVec::new()) };
+    ) -> Result<Vec<Quota>, RequestError> {
+        let Subject::Descriptors { domain, descriptors } = self.subject else { return Ok(Vec::new()) };
         if descriptors.iter().all(|descriptor| descriptor.limit.is_none())
             || snapshot.domain(domain).is_none()
         {
-            return Ok(SmallVec::new());
+            return Ok(Vec::new());
         }
         let own =
             descriptors.iter().enumerate().filter_map(|(index, descriptor)| Some((index, descriptor.limit?)));
