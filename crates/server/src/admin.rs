@@ -10,16 +10,18 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
-use http::StatusCode;
-use http::header::CONTENT_TYPE;
+use http::header::{ACCEPT, CONTENT_TYPE, VARY};
+use http::{HeaderMap, StatusCode};
 use serde::Serialize;
 use tollgate::policy::{Place, Snapshot};
 
 use crate::gate::Gate;
+use crate::metrics::classic;
 use crate::protocol::http::{health, wrong_method};
 
-/// What Prometheus is told that the text of [`crate::metrics`] is.
+/// The two formats of metrics that Prometheus reads.
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+const CLASSIC: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 const ABOUT: &str = "Tollgate, a rate limiter: the admin listener.
 
@@ -41,11 +43,30 @@ pub(crate) fn router(gate: Arc<Gate>) -> Router {
         .with_state(gate)
 }
 
-async fn metrics(State(gate): State<Arc<Gate>>) -> Response {
+async fn metrics(State(gate): State<Arc<Gate>>, fields: HeaderMap) -> Response {
     match gate.metrics().encode(gate.engine().stats()) {
-        Ok(text) => ([(CONTENT_TYPE, OPENMETRICS)], text).into_response(),
+        Ok(text) if wants_openmetrics(&fields) => {
+            ([(CONTENT_TYPE, OPENMETRICS), (VARY, "accept")], text).into_response()
+        }
+        Ok(text) => ([(CONTENT_TYPE, CLASSIC), (VARY, "accept")], classic(&text)).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("no metrics: {error}\n")).into_response(),
     }
+}
+
+/// Whether whoever asks reads the newer format. Prometheus names both, and prefers it.
+fn wants_openmetrics(fields: &HeaderMap) -> bool {
+    let texts = fields.get_all(ACCEPT).iter().filter_map(|field| field.to_str().ok());
+    let mut ranges = texts.flat_map(|text| text.split(','));
+    ranges.any(|range| {
+        let mut parts = range.split(';').map(str::trim);
+        let is_meant =
+            parts.next().is_some_and(|kind| kind.eq_ignore_ascii_case("application/openmetrics-text"));
+        let is_refused = |part: &str| {
+            let weight = part.strip_prefix("q=").and_then(|weight| weight.parse::<f64>().ok());
+            weight.is_some_and(|weight| weight <= 0.0)
+        };
+        is_meant && !parts.any(is_refused)
+    })
 }
 
 /// What is loaded.

@@ -1,7 +1,7 @@
 //! What every protocol asks: the engine, the clock that times it, and the metrics that its verdicts are counted in.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use tollgate::core::{Decision, Limit, Time};
 use tollgate::policy::{FileSpec, Problems, Snapshot, Source};
@@ -42,8 +42,13 @@ pub struct Gate {
     clock: Clock,
     settings: GateSettings,
     metrics: Metrics,
-    ready: AtomicBool,
+    readiness: AtomicU8,
 }
+
+/// How far a gate is, as [`Gate::readiness`] has it.
+const STARTING: u8 = 0;
+const READY: u8 = 1;
+const STOPPING: u8 = 2;
 
 impl Gate {
     /// A gate without rules, which is not ready.
@@ -53,7 +58,7 @@ impl Gate {
             clock: Clock::new(),
             metrics: Metrics::new(settings.near_limit_ratio),
             settings,
-            ready: AtomicBool::new(false),
+            readiness: AtomicU8::new(STARTING),
         })
     }
 
@@ -77,11 +82,11 @@ impl Gate {
         self.clock.now()
     }
 
-    /// Decides a request, and counts what was decided.
+    /// Decides a request, and counts what was decided. A peek is counted too, but as no decision.
     pub(crate) fn decide(&self, request: &Request<'_>, protocol: Protocol) -> Result<Verdict, RequestError> {
         let now = self.clock.now();
         let answer = self.engine.decide(request, now).map(tollgate::Step::ready);
-        self.observe(&answer, protocol, now);
+        self.observe(request, &answer, protocol, now);
         answer
     }
 
@@ -96,7 +101,7 @@ impl Gate {
             Ok((step, lease)) => (Ok(step.ready()), lease),
             Err(error) => (Err(error), None),
         };
-        self.observe(&answer, protocol, now);
+        self.observe(request, &answer, protocol, now);
         answer.map(|verdict| (verdict, lease))
     }
 
@@ -105,11 +110,15 @@ impl Gate {
         self.engine.release(lease, self.clock.now())
     }
 
-    /// Decides for a caller that brings its own limit with every call.
+    /// Decides for a caller that brings its own limit with every call. A cost of zero only asks, and is counted as a peek.
     pub(crate) fn throttle(&self, key: &[u8], limit: &Limit, cost: u64) -> Decision {
         let now = self.clock.now();
         let decision = self.engine.throttle(key, limit, cost, now);
-        self.metrics.observe_throttle(&decision, self.clock.now().since(now));
+        if cost == 0 {
+            self.metrics.observe_peek(Protocol::Resp);
+        } else {
+            self.metrics.observe_throttle(&decision, self.clock.now().since(now));
+        }
         decision
     }
 
@@ -131,15 +140,32 @@ impl Gate {
 
     /// Whether it wants requests: rules are loaded, and it is not about to stop.
     pub fn is_ready(&self) -> bool {
-        self.ready.load(Ordering::Relaxed) // orders nothing else
+        self.readiness.load(Ordering::Relaxed) == READY // orders nothing else
+    }
+
+    /// Whether it was ready and is not any more: it is about to stop.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.readiness.load(Ordering::Relaxed) == STOPPING
     }
 
     pub(crate) fn set_ready(&self, ready: bool) {
-        self.ready.store(ready, Ordering::Relaxed);
+        if ready {
+            self.readiness.store(READY, Ordering::Relaxed);
+        } else {
+            // One that was never ready is still starting.
+            let _ = self.readiness.compare_exchange(READY, STOPPING, Ordering::Relaxed, Ordering::Relaxed);
+        }
     }
 
-    fn observe(&self, answer: &Result<Verdict, RequestError>, protocol: Protocol, since: Time) {
+    fn observe(
+        &self,
+        request: &Request<'_>,
+        answer: &Result<Verdict, RequestError>,
+        protocol: Protocol,
+        since: Time,
+    ) {
         match answer {
+            Ok(_) if request.peek => self.metrics.observe_peek(protocol),
             Ok(verdict) => self.metrics.observe(verdict, protocol, self.clock.now().since(since)),
             Err(_) => self.metrics.observe_bad_request(protocol),
         }

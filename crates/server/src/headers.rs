@@ -34,7 +34,7 @@ pub(crate) fn fields(verdict: &Verdict, wanted: Wanted) -> Vec<(&'static str, St
         fields.push(("x-ratelimit-remaining", number(decision.remaining)));
         fields.extend(advice.moment_s().map(|moment_s| ("x-ratelimit-reset", number(moment_s))));
     }
-    fields.push(("ratelimit-policy", structured::policies(verdict)));
+    fields.push(("ratelimit-policy", structured::policies(verdict, &advice)));
     fields.push(("ratelimit", structured::service_limit(&advice)));
     if wanted.older {
         fields.push(("ratelimit-limit", number(decision.limit)));

@@ -5,6 +5,7 @@
 //! and named. Labels name rules, never keys.
 
 mod chunked;
+mod classic;
 mod exposition;
 mod shard;
 #[cfg(test)]
@@ -17,9 +18,10 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use tollgate::core::{Decision, Span, Time};
 use tollgate::policy::Place;
-use tollgate::{Force, Ruling, Stats, Verdict};
+use tollgate::{Force, Ruling, Stats, Status, Verdict};
 
 use chunked::Chunked;
+pub(crate) use classic::classic;
 use exposition::Exposition;
 use shard::{Answer, Shard, Special};
 
@@ -92,8 +94,13 @@ impl Metrics {
     pub(crate) fn observe(&self, verdict: &Verdict, protocol: Protocol, took: Span) {
         let shard = self.shard();
         shard.protocol(protocol).observe(verdict.allowed(), took);
-        for ruling in verdict.rulings() {
-            let answer = self.answer(verdict, ruling);
+        for status in verdict.statuses() {
+            // One decision of a rule, however many limits it has. What was given back is none.
+            let Some(ruling) = verdict.tightest_of(status).filter(|ruling| ruling.force != Force::Refund)
+            else {
+                continue;
+            };
+            let answer = self.answer(verdict, status, ruling);
             let Some(place) = verdict.place(ruling) else {
                 shard.special(Special::Override).observe(answer);
                 continue;
@@ -162,15 +169,23 @@ impl Metrics {
         self.shards[index].get_or_init(Box::default)
     }
 
-    fn answer(&self, verdict: &Verdict, ruling: &Ruling) -> Answer {
-        Answer {
-            is_over: ruling.is_over(),
-            // A denial does not, where the whole server is in shadow mode.
-            counts: matches!(ruling.force, Force::Enforced | Force::Quota) && !(ruling.is_over() && verdict.allowed()),
-            is_near: self.is_near(&ruling.decision),
-            remaining: ruling.decision.remaining,
-            now: verdict.now(),
+    /// What a rule has answered to a descriptor, of which `ruling` is the tightest.
+    fn answer(&self, verdict: &Verdict, status: &Status, ruling: &Ruling) -> Answer {
+        let now = verdict.now();
+        let Decision { remaining, .. } = ruling.decision;
+        if ruling.is_over() {
+            // A denial does not count, where the whole server is in shadow mode.
+            let counts = ruling.denies() && !verdict.allowed();
+            return Answer { is_over: true, counts, is_near: false, remaining, now };
         }
+        // A limit that counts comes before one that does not, so that another one may be over nevertheless.
+        let rulings = match status {
+            Status::Limited(range) => &verdict.rulings()[range.clone()],
+            Status::NoLimit | Status::Unlimited => &[],
+        };
+        let is_over = rulings.len() > 1 && rulings.iter().any(Ruling::is_over);
+        let counts = !is_over && matches!(ruling.force, Force::Enforced | Force::Quota);
+        Answer { is_over, counts, is_near: self.is_near(&ruling.decision), remaining, now }
     }
 
     fn is_near(&self, decision: &Decision) -> bool {

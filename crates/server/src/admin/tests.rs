@@ -11,7 +11,7 @@ use insta::assert_snapshot;
 use tollgate::policy::FileSpec;
 use tower::ServiceExt;
 
-use super::{OPENMETRICS, router};
+use super::{CLASSIC, OPENMETRICS, router};
 use crate::gate::{Gate, GateSettings};
 use crate::headers::samples::{bucket, domain, engine_settings, per_minute, policy, rule};
 
@@ -30,17 +30,36 @@ fn load(gate: &Gate) {
 }
 
 async fn send(gate: &Arc<Gate>, method: Method, path: &str) -> (http::response::Parts, String) {
-    let request = Request::builder().method(method).uri(path).body(Body::empty()).unwrap();
+    send_request(gate, Request::builder().method(method).uri(path).body(Body::empty()).unwrap()).await
+}
+
+async fn send_request(gate: &Arc<Gate>, request: Request<Body>) -> (http::response::Parts, String) {
     let (head, body) = router(Arc::clone(gate)).oneshot(request).await.unwrap().into_parts();
     let body = body.collect().await.unwrap().to_bytes();
     (head, String::from_utf8(body.to_vec()).unwrap())
 }
 
 #[tokio::test]
-async fn metrics_are_openmetrics() {
-    let (head, body) = send(&gate(), Method::GET, "/metrics").await;
-    assert_eq!((head.status.as_u16(), head.headers["content-type"].to_str().unwrap()), (200, OPENMETRICS));
-    assert!(body.contains("tollgate_build_info{version=") && body.ends_with("# EOF\n"), "{body}");
+async fn metrics_in_the_format_that_is_asked_for() {
+    let of_prometheus = "application/openmetrics-text;version=1.0.0;q=0.5,\
+         application/openmetrics-text;version=0.0.1;q=0.4,text/plain;version=0.0.4;q=0.3,*/*;q=0.2";
+    let cases = [
+        (None, CLASSIC),
+        (Some("*/*"), CLASSIC),
+        (Some("text/plain"), CLASSIC),
+        (Some("text/plain, application/openmetrics-text; q=0"), CLASSIC),
+        (Some("application/openmetrics-text"), OPENMETRICS),
+        (Some("text/plain;q=0.5 , Application/OpenMetrics-Text"), OPENMETRICS),
+        (Some(of_prometheus), OPENMETRICS),
+    ];
+    for (accept, kind) in cases {
+        let request = Request::get("/metrics");
+        let request = accept.into_iter().fold(request, |request, accept| request.header("accept", accept));
+        let (head, body) = send_request(&gate(), request.body(Body::empty()).unwrap()).await;
+        assert_eq!((head.status.as_u16(), head.headers["content-type"].to_str().unwrap()), (200, kind));
+        assert!(body.contains("\ntollgate_build_info{version="), "{body}");
+        assert_eq!(body.ends_with("# EOF\n"), kind == OPENMETRICS, "{accept:?}");
+    }
 }
 
 #[tokio::test]

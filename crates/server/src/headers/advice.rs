@@ -5,14 +5,10 @@
 
 use std::time::Duration;
 
-use tollgate::core::{CalendarUnit, Outcome, Span, Tick};
-use tollgate::policy::Period;
+use tollgate::core::Span;
 use tollgate::{Force, Ruling, Verdict};
 
 const TICKS_PER_SECOND: u64 = 1_000_000_000;
-
-/// How long a client waits for a place that somebody else has to give up. Nobody knows, so it is asked to look again soon.
-const BUSY_WAIT: Duration = Duration::from_secs(1);
 
 /// What a client is told of a verdict.
 #[derive(Clone, Copy, Debug)]
@@ -39,21 +35,9 @@ impl<'a> Advice<'a> {
         self.verdict.title(self.ruling)
     }
 
-    /// How long a denied request has to wait. There always is an answer:
-    ///
-    /// - the moment from which on the same request is admitted, where that is known;
-    /// - a second, where a place has to become free first;
-    /// - the period, where the request can never pass: asking again is no use before somebody has changed the rules.
+    /// How long a denied request has to wait. There always is an answer, see [`Ruling::told_wait`].
     pub(crate) fn retry_after(&self) -> Option<Span> {
-        if self.verdict.allowed() {
-            return None;
-        }
-        Some(match self.ruling.decision.outcome {
-            Outcome::NotNow { retry_after } => retry_after,
-            // Denied by others than this one, or for a moment: that is over at once.
-            Outcome::Allowed { .. } | Outcome::Busy => span(BUSY_WAIT),
-            Outcome::Never => self.period(),
-        })
+        self.ruling.told_wait().filter(|_| !self.verdict.allowed())
     }
 
     /// Until when what was said holds: a denied request's wait, else the time until the limit is reset. A limit on how many may
@@ -76,16 +60,6 @@ impl<'a> Advice<'a> {
     pub(crate) fn moment_s(&self) -> Option<u64> {
         self.delay().map(|delay| self.verdict.now().plus(delay).ticks().div_ceil(TICKS_PER_SECOND))
     }
-
-    /// The period of the limit; that of a calendar as it usually is.
-    fn period(&self) -> Span {
-        span(match self.ruling.period {
-            Period::Calendar(CalendarUnit::Day) => Duration::from_hours(24),
-            Period::Calendar(CalendarUnit::Week) => Duration::from_hours(7 * 24),
-            Period::Calendar(CalendarUnit::Month) => Duration::from_hours(30 * 24),
-            other => other.length().unwrap_or(BUSY_WAIT),
-        })
-    }
 }
 
 /// Whether clients are told of a ruling.
@@ -105,8 +79,4 @@ pub(crate) fn is_held(ruling: &Ruling) -> bool {
 
 fn seconds_up(span: Span) -> u64 {
     span.ticks().div_ceil(TICKS_PER_SECOND)
-}
-
-fn span(duration: Duration) -> Span {
-    Tick::NANOSECOND.span(duration).unwrap_or(Span::MAX)
 }

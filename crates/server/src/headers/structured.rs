@@ -1,5 +1,6 @@
 //! `RateLimit-Policy` and `RateLimit` as structured fields (RFC 9651), written by hand: they are part of every answer.
 
+use std::iter;
 use std::time::Duration;
 
 use tollgate::{Ruling, Verdict};
@@ -18,15 +19,15 @@ const POLICIES_MAX: usize = 64;
 /// A longer title is cut.
 pub(super) const TITLE_CHARACTERS_MAX: usize = 256;
 
-/// `"name";q=100;w=60` for every limit that was met, each once.
-pub(super) fn policies(verdict: &Verdict) -> String {
+/// `"name";q=100;w=60` for every limit that was met, each once. That which [`service_limit`] is about comes first, and so is never
+/// left out.
+pub(super) fn policies(verdict: &Verdict, advice: &Advice<'_>) -> String {
     let mut list = String::with_capacity(64);
-    let rulings = verdict.rulings();
-    for (at, ruling) in
-        rulings.iter().take(POLICIES_MAX).enumerate().filter(|(_, ruling)| advice::counts(ruling))
-    {
+    let met = verdict.rulings().iter().filter(|ruling| advice::counts(ruling)).take(POLICIES_MAX);
+    let all = iter::once(advice.ruling()).chain(met);
+    for (at, ruling) in all.clone().enumerate() {
         // Several descriptors may have met the same limit.
-        if rulings[..at].iter().any(|earlier| is_same_policy(verdict, earlier, ruling)) {
+        if all.clone().take(at).any(|earlier| is_same_policy(verdict, earlier, ruling)) {
             continue;
         }
         let end = list.len();
@@ -54,9 +55,7 @@ pub(super) fn service_limit(advice: &Advice<'_>) -> String {
 }
 
 fn is_same_policy(verdict: &Verdict, one: &Ruling, other: &Ruling) -> bool {
-    advice::counts(one)
-        && (one.units, one.period) == (other.units, other.period)
-        && verdict.title(one) == verdict.title(other)
+    (one.units, one.period) == (other.units, other.period) && verdict.title(one) == verdict.title(other)
 }
 
 fn put_policy(list: &mut String, title: &str, ruling: &Ruling) {

@@ -8,7 +8,7 @@ use insta::assert_snapshot;
 use proptest::prelude::*;
 use sfv::{BareItem, Item, List, ListEntry, Parser};
 use tollgate::core::{CalendarUnit, FixedWindow, Span, Tick, Time, Windows};
-use tollgate::policy::Period;
+use tollgate::policy::{Overshoot, Period, RuleLimit};
 use tollgate::{Engine, Verdict};
 
 use super::samples::{
@@ -191,6 +191,32 @@ fn never() {
     assert_eq!(field(&ask(&closed, "closed-monthly"), "retry-after").unwrap(), "2592000");
 }
 
+/// Asks so often and for so much, and then once more.
+fn retry_after(limits: Vec<RuleLimit>, asked: &[u64]) -> u64 {
+    let engine = engine(vec![policy("search", limits)]);
+    let verdicts: Vec<_> = asked.iter().map(|cost| ask_at(&engine, "search", *cost, NOW)).collect();
+    field(verdicts.last().unwrap(), "retry-after").unwrap().parse().unwrap()
+}
+
+#[test]
+fn of_several_limits_the_longest_wait_is_told() {
+    let hour = per(1, Duration::from_hours(1));
+    // NOW is 13 minutes and 30 seconds past an hour, and 22:13:30.
+    assert_eq!(retry_after(vec![hour.clone(), at_once(1)], &[1, 1]), 2_790);
+    assert_eq!(retry_after(vec![at_once(1), hour], &[1, 1]), 2_790);
+    let day = Duration::from_hours(24);
+    for limits in [[Duration::from_secs(1), day], [day, Duration::from_secs(1)]] {
+        let limits = limits.into_iter().map(|period| per(2, period)).collect();
+        assert_eq!(retry_after(limits, &[2, 3]), 86_400);
+    }
+}
+
+#[test]
+fn who_is_in_debt_waits_until_it_is_paid() {
+    let booked = RuleLimit { overshoot: Overshoot::Book, ..bucket(1, 10) };
+    assert_eq!(retry_after(vec![booked], &[20]), 20 * 60);
+}
+
 #[test]
 fn a_queue_admits_and_delays() {
     let engine = engine(vec![policy("mail", vec![queue()])]);
@@ -229,6 +255,35 @@ fn long_titles_and_lists_are_cut() {
     assert_eq!(list.len(), POLICIES_BYTES_MAX / (TITLE_CHARACTERS_MAX + r#""";q=1;w=60, "#.len()));
 }
 
+#[test]
+fn limits_in_shadow_mode_crowd_nobody_out() {
+    let trials =
+        (0..64).map(|at| RuleLimit { enforce_percent: 0, ..named(&format!("trial-{at}"), per_minute(1)) });
+    let limits = trials.chain([named("real", per_minute(9))]).collect();
+    let engine = engine(vec![policy("search", limits)]);
+    assert_snapshot!(text(&ask(&engine, "search"), STRUCTURED), @r#"
+    ratelimit-policy: "real";q=9;w=60
+    ratelimit: "real";r=8;t=30
+    "#);
+}
+
+#[test]
+fn the_limit_that_is_told_is_among_the_policies() {
+    let long = |at| format!("{at}{}", "x".repeat(300));
+    for (many, name) in [(70, "short".to_owned()), (60, long(999))] {
+        let loose =
+            (0..many).map(|at| named(&if many > 64 { at.to_string() } else { long(at) }, per_minute(9)));
+        let limits = loose.chain([named(&name, per_minute(1))]).collect();
+        let engine = engine(vec![policy("search", limits)]);
+        let verdict = ask(&engine, "search");
+        let policies: List = Parser::new(&field(&verdict, "ratelimit-policy").unwrap()).parse().unwrap();
+        let told: List = Parser::new(&field(&verdict, "ratelimit").unwrap()).parse().unwrap();
+        let told = title(item(&told[0]));
+        assert!(name.starts_with(told), "{told}");
+        assert_eq!(policies.iter().filter(|entry| title(item(entry)) == told).count(), 1, "{told}");
+    }
+}
+
 fn integer(item: &Item, name: &str) -> Option<i64> {
     item.params.get(name).map(|value| match value {
         BareItem::Integer(number) => i64::from(*number),
@@ -257,7 +312,7 @@ prop_compose! {
         burst in 1_u64..50,
         period_ms in 1_u64..200_000,
         windows in any::<bool>(),
-    ) -> tollgate::policy::RuleLimit {
+    ) -> RuleLimit {
         let period = Duration::from_millis(period_ms);
         if windows {
             return named(&name, per(units, period));

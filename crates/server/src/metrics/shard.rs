@@ -50,7 +50,7 @@ pub(super) enum Special {
     Other,
 }
 
-/// One limit's answer, as far as it is counted.
+/// One rule's answer, as far as it is counted.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Answer {
     pub(super) is_over: bool,
@@ -111,11 +111,12 @@ pub(super) struct ProtocolTotals {
 impl Special {
     pub(super) const ALL: [Special; 3] = [Special::Override, Special::Throttle, Special::Other];
 
+    /// Where a rule has its path. In brackets, because a policy may well be called `other`.
     pub(super) fn name(self) -> &'static str {
         match self {
-            Special::Override => "override",
-            Special::Throttle => "cl.throttle",
-            Special::Other => "other",
+            Special::Override => "(override)",
+            Special::Throttle => "(cl.throttle)",
+            Special::Other => "(other)",
         }
     }
 }

@@ -1,6 +1,8 @@
 //! Counting verdicts: what is told, that nothing is lost between threads, and what there are bounds for.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod decisions;
+
 use std::thread;
 use std::time::Duration;
 
@@ -10,7 +12,7 @@ use tollgate::policy::{FileSpec, Unit};
 use tollgate::{Descriptor, Engine, OwnLimit, Request, Stats, Verdict};
 
 use super::chunked::Chunked;
-use super::{Metrics, Protocol};
+use super::{Metrics, Protocol, classic};
 use crate::headers::samples::{
     NOW, ask, domain, engine, engine_settings, per_minute, policy, rate, rule, shadow,
 };
@@ -57,9 +59,9 @@ fn what_rules_have_decided() {
     }
     assert_snapshot!(lines(&metrics, |line| line.contains("rule") && !line.contains("config")), @r#"
     # HELP ratelimit_decisions Decisions, by rule and outcome.
-    ratelimit_decisions_total{domain="",rule="cl.throttle",outcome="allowed"} 1
-    ratelimit_decisions_total{domain="",rule="cl.throttle",outcome="denied"} 1
-    ratelimit_decisions_total{domain="",rule="cl.throttle",outcome="shadow_denied"} 0
+    ratelimit_decisions_total{domain="",rule="(cl.throttle)",outcome="allowed"} 1
+    ratelimit_decisions_total{domain="",rule="(cl.throttle)",outcome="denied"} 1
+    ratelimit_decisions_total{domain="",rule="(cl.throttle)",outcome="shadow_denied"} 0
     ratelimit_decisions_total{domain="",rule="search",outcome="allowed"} 5
     ratelimit_decisions_total{domain="",rule="search",outcome="denied"} 2
     ratelimit_decisions_total{domain="",rule="search",outcome="shadow_denied"} 0
@@ -67,23 +69,23 @@ fn what_rules_have_decided() {
     ratelimit_decisions_total{domain="",rule="trial",outcome="denied"} 0
     ratelimit_decisions_total{domain="",rule="trial",outcome="shadow_denied"} 2
     # HELP ratelimit_denied Decisions of a rule that denied a request.
-    ratelimit_denied_total{domain="",rule="cl.throttle"} 1
+    ratelimit_denied_total{domain="",rule="(cl.throttle)"} 1
     ratelimit_denied_total{domain="",rule="search"} 2
     ratelimit_denied_total{domain="",rule="trial"} 0
     # HELP ratelimit_shadow_denied Decisions of a rule over its limit that denied nothing.
-    ratelimit_shadow_denied_total{domain="",rule="cl.throttle"} 0
+    ratelimit_shadow_denied_total{domain="",rule="(cl.throttle)"} 0
     ratelimit_shadow_denied_total{domain="",rule="search"} 0
     ratelimit_shadow_denied_total{domain="",rule="trial"} 2
     # HELP ratelimit_near_limit Decisions of a rule that allowed, near its limit.
-    ratelimit_near_limit_total{domain="",rule="cl.throttle"} 1
+    ratelimit_near_limit_total{domain="",rule="(cl.throttle)"} 1
     ratelimit_near_limit_total{domain="",rule="search"} 1
     ratelimit_near_limit_total{domain="",rule="trial"} 0
     # HELP ratelimit_shadow_near_limit Decisions of a rule in shadow mode that allowed, near its limit.
-    ratelimit_shadow_near_limit_total{domain="",rule="cl.throttle"} 0
+    ratelimit_shadow_near_limit_total{domain="",rule="(cl.throttle)"} 0
     ratelimit_shadow_near_limit_total{domain="",rule="search"} 0
     ratelimit_shadow_near_limit_total{domain="",rule="trial"} 1
     # HELP ratelimit_remaining Units left to the key that the rule has met last.
-    ratelimit_remaining{domain="",rule="cl.throttle"} 0
+    ratelimit_remaining{domain="",rule="(cl.throttle)"} 0
     ratelimit_remaining{domain="",rule="search"} 0
     ratelimit_remaining{domain="",rule="trial"} 0
     "#);
@@ -193,59 +195,30 @@ fn domains_and_limits_of_requests() {
     // Text that would break out of a label if it were not escaped.
     let name = "a\"b\\c\nd";
     let spec = domain(name, vec![("path", Some("/\"x\"\n"), rule(vec![per_minute(9)]))]);
-    engine.install(
-        vec![FileSpec { domain: Some(spec), policies: vec![policy("override", vec![per_minute(5)])] }],
-        NOW,
-    );
+    engine.install(vec![FileSpec { domain: Some(spec), policies: vec![] }], NOW);
     let metrics = Metrics::new(0.8);
     let entries = [("path", "/\"x\"\n")];
     let own = OwnLimit { requests_per_unit: 3, unit: Some(Unit::Day) };
     let descriptors =
         [Descriptor::new(&entries), Descriptor { limit: Some(own), ..Descriptor::new(&entries) }];
     observe(&metrics, &decide(&engine, name, &descriptors));
-    // A policy that is called what limits of requests are called: no series may appear twice.
-    observe(&metrics, &ask(&engine, "override"));
     assert_snapshot!(rules(&metrics), @r#"
-    ratelimit_decisions_total{domain="",rule="override",outcome="allowed"} 2
-    ratelimit_decisions_total{domain="",rule="override",outcome="denied"} 0
-    ratelimit_decisions_total{domain="",rule="override",outcome="shadow_denied"} 0
+    ratelimit_decisions_total{domain="",rule="(override)",outcome="allowed"} 1
+    ratelimit_decisions_total{domain="",rule="(override)",outcome="denied"} 0
+    ratelimit_decisions_total{domain="",rule="(override)",outcome="shadow_denied"} 0
     ratelimit_decisions_total{domain="a\"b\\c\nd",rule="path=/\"x\"\n",outcome="allowed"} 1
     ratelimit_decisions_total{domain="a\"b\\c\nd",rule="path=/\"x\"\n",outcome="denied"} 0
     ratelimit_decisions_total{domain="a\"b\\c\nd",rule="path=/\"x\"\n",outcome="shadow_denied"} 0
-    ratelimit_denied_total{domain="",rule="override"} 0
+    ratelimit_denied_total{domain="",rule="(override)"} 0
     ratelimit_denied_total{domain="a\"b\\c\nd",rule="path=/\"x\"\n"} 0
-    ratelimit_shadow_denied_total{domain="",rule="override"} 0
+    ratelimit_shadow_denied_total{domain="",rule="(override)"} 0
     ratelimit_shadow_denied_total{domain="a\"b\\c\nd",rule="path=/\"x\"\n"} 0
-    ratelimit_near_limit_total{domain="",rule="override"} 0
+    ratelimit_near_limit_total{domain="",rule="(override)"} 0
     ratelimit_near_limit_total{domain="a\"b\\c\nd",rule="path=/\"x\"\n"} 0
-    ratelimit_shadow_near_limit_total{domain="",rule="override"} 0
+    ratelimit_shadow_near_limit_total{domain="",rule="(override)"} 0
     ratelimit_shadow_near_limit_total{domain="a\"b\\c\nd",rule="path=/\"x\"\n"} 0
-    ratelimit_remaining{domain="",rule="override"} 2
+    ratelimit_remaining{domain="",rule="(override)"} 2
     ratelimit_remaining{domain="a\"b\\c\nd",rule="path=/\"x\"\n"} 8
-    "#);
-}
-
-#[test]
-fn quotas_that_let_others_decide_have_not_denied() {
-    let engine = Engine::new(engine_settings()).unwrap();
-    let quota = |units| tollgate::policy::Rule { quota_mode: true, ..rule(vec![per_minute(units)]) };
-    let spec = domain("d", vec![("small", None, quota(1)), ("large", None, quota(2))]);
-    engine.install(vec![FileSpec { domain: Some(spec), policies: Vec::new() }], NOW);
-    let metrics = Metrics::new(0.8);
-    let entries = [[("small", "x")], [("large", "x")]];
-    let descriptors = [Descriptor::new(&entries[0]), Descriptor::new(&entries[1])];
-    for _ in 0..3 {
-        observe(&metrics, &decide(&engine, "d", &descriptors));
-    }
-    let outcomes: String =
-        rules(&metrics).lines().take(6).fold(String::new(), |lines, line| lines + line + "\n");
-    assert_snapshot!(outcomes, @r#"
-    ratelimit_decisions_total{domain="d",rule="large",outcome="allowed"} 2
-    ratelimit_decisions_total{domain="d",rule="large",outcome="denied"} 1
-    ratelimit_decisions_total{domain="d",rule="large",outcome="shadow_denied"} 0
-    ratelimit_decisions_total{domain="d",rule="small",outcome="allowed"} 1
-    ratelimit_decisions_total{domain="d",rule="small",outcome="denied"} 1
-    ratelimit_decisions_total{domain="d",rule="small",outcome="shadow_denied"} 1
     "#);
 }
 
@@ -259,7 +232,7 @@ fn rules_beyond_the_table_are_counted_together() {
         observe(&metrics, &ask(&engine, &format!("p{at}")));
     }
     assert_snapshot!(lines(&metrics, |line| line.contains("rule=") && line.contains("\"allowed\"")), @r#"
-    ratelimit_decisions_total{domain="",rule="other",outcome="allowed"} 2
+    ratelimit_decisions_total{domain="",rule="(other)",outcome="allowed"} 2
     ratelimit_decisions_total{domain="",rule="p0",outcome="allowed"} 1
     ratelimit_decisions_total{domain="",rule="p65535",outcome="allowed"} 1
     "#);
@@ -285,4 +258,57 @@ fn no_count_is_lost_between_threads() {
     assert!(rules(&metrics).contains(&format!("outcome=\"allowed\"}} {total}\n")), "{}", rules(&metrics));
     let count = format!("ratelimit_check_duration_seconds_count{{protocol=\"http\"}} {total}\n");
     assert!(text(&metrics).contains(&count), "{}", text(&metrics));
+}
+
+#[test]
+fn in_the_older_format_counters_are_described_by_the_name_that_they_have() {
+    let metrics = Metrics::new(0.8);
+    observe(&metrics, &ask(&engine(vec![policy("search", vec![per_minute(5)])]), "search"));
+    let older = classic(&text(&metrics));
+    let described: Vec<&str> = older
+        .lines()
+        .filter(|line| line.contains("_decisions") || line.contains("_keys") || line.contains("_seconds_sum"))
+        .collect();
+    assert_snapshot!(described.join("\n"), @r#"
+    # HELP ratelimit_decisions_total Decisions, by rule and outcome.
+    # TYPE ratelimit_decisions_total counter
+    ratelimit_decisions_total{domain="",rule="search",outcome="allowed"} 1
+    ratelimit_decisions_total{domain="",rule="search",outcome="denied"} 0
+    ratelimit_decisions_total{domain="",rule="search",outcome="shadow_denied"} 0
+    ratelimit_check_duration_seconds_sum{protocol="rls"} 0.0
+    ratelimit_check_duration_seconds_sum{protocol="http"} 7e-7
+    ratelimit_check_duration_seconds_sum{protocol="resp"} 0.0
+    # HELP ratelimit_ledger_keys Keys in the table of counters.
+    # TYPE ratelimit_ledger_keys gauge
+    ratelimit_ledger_keys 3
+    "#);
+    check_classic(&older);
+}
+
+/// Every sample must belong to the family that was described last, and nothing else may be there.
+fn check_classic(text: &str) {
+    let (mut family, mut kind, mut samples) = (String::new(), String::new(), 0);
+    for line in text.lines() {
+        let words: Vec<&str> = line.splitn(4, ' ').collect();
+        match words[..] {
+            ["#", "HELP", name, _] => family = name.to_owned(),
+            ["#", "TYPE", name, of] => {
+                assert_eq!(name, family);
+                of.clone_into(&mut kind);
+            }
+            ["#", ..] => panic!("{line}"),
+            _ => {
+                let name = line.split(['{', ' ']).next().unwrap();
+                let suffix = name.strip_prefix(&family).unwrap_or_else(|| panic!("{line} of {family}"));
+                let is_known = match kind.as_str() {
+                    "histogram" => ["_sum", "_count", "_bucket"].contains(&suffix),
+                    "counter" => suffix.is_empty() && name.ends_with("_total"),
+                    _ => suffix.is_empty(),
+                };
+                assert!(is_known, "{line} of the {kind} {family}");
+                samples += 1;
+            }
+        }
+    }
+    assert!(samples > 20, "{text}");
 }

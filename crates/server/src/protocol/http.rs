@@ -114,10 +114,7 @@ async fn check(State(gate): State<Arc<Gate>>, request: Request) -> Result<Respon
 async fn peek(State(gate): State<Arc<Gate>>, request: Request) -> Result<Response, Problem> {
     let (older, body) = (wants_older(&request), body(&gate, request, BODY_BYTES_MAX).await?);
     let question = counted(&gate, Question::read(&body))?;
-    // Past the gate, which would count a decision: nothing is decided here.
-    let verdict = question.ask(true, |request| gate.engine().decide(request, gate.now()));
-    let verdict = counted(&gate, verdict)?.ready();
-    gate.metrics().observe_peek(Protocol::Http);
+    let verdict = question.ask(true, |request| gate.decide(request, Protocol::Http))?;
     Ok(respond(&verdict, older, answer::body(&verdict)))
 }
 
@@ -139,14 +136,12 @@ async fn release(State(gate): State<Arc<Gate>>, request: Request) -> Result<Resp
 }
 
 async fn json(State(gate): State<Arc<Gate>>, request: Request) -> Result<Response, Problem> {
-    let body = body(&gate, request, BODY_BYTES_MAX).await?;
-    let (status, answer) = json_check(&gate, &body);
-    let kind = if status == StatusCode::BAD_REQUEST {
-        HeaderValue::from_static("text/plain; charset=utf-8")
-    } else {
-        JSON
-    };
-    Ok((status, [(CONTENT_TYPE, kind)], answer).into_response())
+    let (older, body) = (wants_older(&request), body(&gate, request, BODY_BYTES_MAX).await?);
+    Ok(match json_check(&gate, &body) {
+        Ok((verdict, answer)) => respond(&verdict, older, answer),
+        // In plain text, as envoyproxy/ratelimit has it.
+        Err(why) => (StatusCode::BAD_REQUEST, why).into_response(),
+    })
 }
 
 /// Reads a whole body.

@@ -1,7 +1,7 @@
 //! gRPC: Envoy asks its rate limit service here, and so does everything that speaks Envoy's protocol.
 //!
-//! An error makes Envoy let its request through. So nothing that a client can put into a header causes one: values may be of
-//! any length and need not be text. What is refused is what only a configuration can get wrong.
+//! An error makes Envoy let its request through. So nothing that a client can put into a header causes one: values may be as long
+//! as all the headers that Envoy takes, and need not be text. What is refused is what only a configuration can get wrong.
 
 mod decode;
 mod encode;
@@ -24,14 +24,19 @@ use self::wire::{RateLimitRequest, RateLimitResponse, RateLimitService, RateLimi
 use crate::gate::Gate;
 use crate::metrics::Protocol;
 
-/// A whole message.
-const MESSAGE_BYTES_MAX: usize = 1 << 20;
+/// All headers of one request that Envoy takes, unless configured otherwise, are 60 KiB; with some room for keys.
+const DESCRIPTOR_BYTES_MAX: usize = 64 << 10;
+/// A whole question: as many descriptors as there may be, each with a copy of the longest header that Envoy takes. Were it less, a
+/// client could choose a header that makes the question too long, and so have its request let through.
+const MESSAGE_BYTES_MAX: usize = decode::DESCRIPTORS_MAX * DESCRIPTOR_BYTES_MAX;
+/// A message about health, or about the services themselves.
+const SMALL_MESSAGE_BYTES_MAX: usize = 64 << 10;
 
 /// All services of the gRPC listener.
 pub(crate) fn router(gate: Arc<Gate>) -> axum::Router {
     let rate_limits = RateLimitServiceServer::new(RateLimits(Arc::clone(&gate)))
         .max_decoding_message_size(MESSAGE_BYTES_MAX);
-    let health = HealthServer::new(GateHealth::new(gate)).max_decoding_message_size(MESSAGE_BYTES_MAX);
+    let health = HealthServer::new(GateHealth::new(gate)).max_decoding_message_size(SMALL_MESSAGE_BYTES_MAX);
     let routes = Routes::new(rate_limits).add_service(health);
     match reflected(routes.clone()) {
         Ok(routes) => routes.into_axum_router(),
@@ -49,8 +54,8 @@ fn reflected(routes: Routes) -> Result<Routes, tonic_reflection::server::Error> 
             .register_encoded_file_descriptor_set(wire::DESCRIPTORS)
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
     };
-    let v1 = describe().build_v1()?.max_decoding_message_size(MESSAGE_BYTES_MAX);
-    let v1alpha = describe().build_v1alpha()?.max_decoding_message_size(MESSAGE_BYTES_MAX);
+    let v1 = describe().build_v1()?.max_decoding_message_size(SMALL_MESSAGE_BYTES_MAX);
+    let v1alpha = describe().build_v1alpha()?.max_decoding_message_size(SMALL_MESSAGE_BYTES_MAX);
     Ok(routes.add_service(v1).add_service(v1alpha))
 }
 

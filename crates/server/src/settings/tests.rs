@@ -63,7 +63,12 @@ fn names_are_unique_and_made_alike() {
 
 #[test]
 fn a_word_that_is_no_level_is_not_taken_for_a_module() {
-    for (text, level) in [("WARNING", "warn"), ("Fatal", "error"), ("debug", "debug"), ("info,tollgate_server=debug", "info,tollgate_server=debug")] {
+    for (text, level) in [
+        ("WARNING", "warn"),
+        ("Fatal", "error"),
+        ("debug", "debug"),
+        ("info,tollgate_server=debug", "info,tollgate_server=debug"),
+    ] {
         assert_eq!(set("log_level", text).unwrap().log_level, level);
     }
     assert!(set("log_level", "inof").is_err());

@@ -96,7 +96,12 @@ pub(super) fn log_level(text: &str) -> Result<String, SettingError> {
         "trace" => "trace",
         "off" => "off",
         _ if text.contains(['=', ',']) => text,
-        _ => return Err(meaningless(text, "a level: use error, warn, info, debug, trace or off, or a filter such as `info,tollgate_server=debug`")),
+        _ => {
+            return Err(meaningless(
+                text,
+                "a level: use error, warn, info, debug, trace or off, or a filter such as `info,tollgate_server=debug`",
+            ));
+        }
     };
     Ok(level.to_owned())
 }

@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::frame::Arguments;
 use super::reply::{Replies, Version};
 use crate::gate::Gate;
+use crate::metrics::Protocol;
 
 /// How much of an unknown command, and of its arguments, is shown to whoever sent it.
 const SHOWN_BYTES_MAX: usize = 128;
@@ -41,6 +42,11 @@ impl<'g> Session<'g> {
         self.is_over
     }
 
+    /// Counts a call that has no answer.
+    fn count_bad_call(&self) {
+        self.gate.metrics().observe_bad_request(Protocol::Resp);
+    }
+
     /// Forgets what the client has told about itself.
     fn reset(&mut self, replies: &mut Replies) {
         self.name = Vec::new();
@@ -53,7 +59,12 @@ pub(super) fn run(session: &mut Session<'_>, arguments: Arguments<'_>, replies: 
     let Some(name) = arguments.get(0) else { return };
     match table::find(name) {
         Some(command) if command.takes(arguments.len()) => (command.run)(session, arguments, replies),
-        Some(command) => wrong_number(command.name, replies),
+        Some(command) => {
+            if command.is_limiting() {
+                session.count_bad_call();
+            }
+            wrong_number(command.name, replies);
+        }
         None if is_http(name) => {
             // A browser can be made to send commands in the body of a request: nothing of it may be run.
             tracing::debug!("a client speaks HTTP to the RESP listener");

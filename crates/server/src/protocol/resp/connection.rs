@@ -8,6 +8,7 @@
 mod tests;
 
 use std::io;
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
@@ -23,9 +24,11 @@ const READ_BYTES: usize = 16 << 10;
 const ANSWERS_BYTES_MAX: usize = 64 << 10;
 /// Longest buffer kept for the next commands: one huge command must not cost a megabyte for ever.
 const KEPT_BYTES_MAX: usize = 64 << 10;
-/// So much of what a client sends after breaking the protocol is taken from it: closing on unread bytes would destroy the error that
-/// is on its way to the client.
+/// So much of what a client sends after its last answer is taken from it: closing on unread bytes would destroy answers that are on
+/// their way to the client.
 const LINGER_BYTES_MAX: usize = 16 << 20;
+/// So long a server that stops waits for a client to close: what was sent before it could know has arrived by then.
+const LINGER_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// Serves one connection until it closes, breaks the protocol, or the server stops.
 pub(super) async fn run<S>(mut stream: S, gate: &Gate, mut drain: Drain)
@@ -81,13 +84,12 @@ impl<'g> Connection<'g> {
             match batch {
                 Batch::Full => continue,
                 Batch::Answered if !is_last => {}
-                Batch::Answered | Batch::Closed => return stream.shutdown().await,
-                Batch::Broken => return self.linger(stream, drain).await,
+                Batch::Answered | Batch::Closed | Batch::Broken => return self.linger(stream, drain).await,
             }
             // What a client has sent already is answered even if the server stops, but only once: it may never cease.
             is_last = drain.has_begun();
             if !self.read(stream, drain).await? {
-                return stream.shutdown().await;
+                return self.linger(stream, drain).await;
             }
         }
     }
@@ -136,17 +138,37 @@ impl<'g> Connection<'g> {
         }
     }
 
-    /// Closes so that the client gets to see what was written.
+    /// Closes so that the client gets to see what was written. If it does not close in turn, it is not waited for when the server
+    /// stops.
     async fn linger<S>(&mut self, stream: &mut S, drain: &mut Drain) -> io::Result<()>
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
         stream.shutdown().await?;
+        let has_waited = async {
+            drain.begun().await;
+            tokio::time::sleep(LINGER_TIME_MAX).await;
+        };
+        tokio::select! {
+            biased;
+            taken = self.take_rest(stream) => taken,
+            () = has_waited => Ok(()),
+        }
+    }
+
+    /// Takes what a client still sends, for nothing.
+    async fn take_rest<S>(&mut self, stream: &mut S) -> io::Result<()>
+    where
+        S: AsyncRead + Unpin,
+    {
         let mut taken_bytes = 0;
-        self.input.clear();
-        while taken_bytes < LINGER_BYTES_MAX && !drain.has_begun() && self.read(stream, drain).await? {
-            taken_bytes += self.input.len();
+        while taken_bytes < LINGER_BYTES_MAX {
             self.input.clear();
+            self.input.reserve(READ_BYTES);
+            match stream.read_buf(&mut self.input).await? {
+                0 => break,
+                bytes => taken_bytes += bytes,
+            }
         }
         Ok(())
     }

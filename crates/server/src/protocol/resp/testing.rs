@@ -38,6 +38,16 @@ pub(super) fn gate() -> Gate {
     gate
 }
 
+/// A gate with a policy of one unit that is in shadow mode.
+pub(super) fn shadow_gate() -> Gate {
+    let rate = Rate::new(1, Tick::NANOSECOND.span(PERIOD).unwrap()).unwrap();
+    let mut trial = policy("trial", Some(TokenBucket::new(rate, 1).unwrap().into()));
+    trial.rule.shadow_mode = true;
+    let gate = Gate::new(GateSettings::default()).unwrap();
+    gate.install(vec![FileSpec { domain: None, policies: vec![trial] }]);
+    gate
+}
+
 fn policy(name: &str, limit: Option<Limit>) -> PolicySpec {
     let limit = RuleLimit {
         name: None,

@@ -42,23 +42,29 @@ impl Health for GateHealth {
         &self,
         request: Request<HealthCheckRequest>,
     ) -> Result<Response<HealthCheckResponse>, Status> {
-        check_known(request.get_ref())?;
-        Ok(Response::new(health(self.gate.is_ready())))
+        if !is_known(request.get_ref()) {
+            // The name is not repeated: an answer's header has no room for whatever is sent.
+            let hint = format!("unknown service; ask about \"{}\" or about \"\"", KNOWN[1]);
+            return Err(Status::not_found(hint));
+        }
+        Ok(Response::new(told(status(&self.gate))))
     }
 
     async fn watch(&self, request: Request<HealthCheckRequest>) -> Result<Response<Watch>, Status> {
-        check_known(request.get_ref())?;
+        let is_known = is_known(request.get_ref());
         let mut ticks = interval(WATCH_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        Ok(Response::new(Watch { gate: Arc::clone(&self.gate), ticks, told: None, ended: false }))
+        Ok(Response::new(Watch { gate: Arc::clone(&self.gate), is_known, ticks, told: None, ended: false }))
     }
 }
 
-/// What somebody who watches is told: how it is now, and every change.
+/// What somebody who watches is told: how it is now, and every change. Of a service that is not known, the protocol says so and
+/// goes on, as there might be one later.
 pub(super) struct Watch {
     gate: Arc<Gate>,
+    is_known: bool,
     ticks: Interval,
-    told: Option<bool>,
+    told: Option<ServingStatus>,
     ended: bool,
 }
 
@@ -68,26 +74,25 @@ impl Stream for Watch {
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         while !self.ended {
             ready!(self.ticks.poll_tick(context));
-            let is_ready = self.gate.is_ready();
-            if self.told == Some(is_ready) {
-                continue;
+            // A gate that is about to stop must not wait for those who watch it. Asked before the status: that is the last one then.
+            self.ended = self.gate.is_stopping();
+            let status = if self.is_known { status(&self.gate) } else { ServingStatus::ServiceUnknown };
+            if self.told.replace(status) != Some(status) {
+                return Poll::Ready(Some(Ok(told(status))));
             }
-            // A gate that was ready and is not is about to stop, and must not wait for those who watch it.
-            self.ended = self.told == Some(true);
-            self.told = Some(is_ready);
-            return Poll::Ready(Some(Ok(health(is_ready))));
         }
         Poll::Ready(None)
     }
 }
 
-fn health(is_ready: bool) -> HealthCheckResponse {
-    let status = if is_ready { ServingStatus::Serving } else { ServingStatus::NotServing };
+fn status(gate: &Gate) -> ServingStatus {
+    if gate.is_ready() { ServingStatus::Serving } else { ServingStatus::NotServing }
+}
+
+fn told(status: ServingStatus) -> HealthCheckResponse {
     HealthCheckResponse { status: status.into() }
 }
 
-fn check_known(request: &HealthCheckRequest) -> Result<(), Status> {
-    // The name is not repeated: an answer's header has no room for whatever is sent.
-    let unknown = || Status::not_found(format!("unknown service; ask about \"{}\" or about \"\"", KNOWN[1]));
-    KNOWN.contains(&request.service.as_str()).then_some(()).ok_or_else(unknown)
+fn is_known(request: &HealthCheckRequest) -> bool {
+    KNOWN.contains(&request.service.as_str())
 }

@@ -6,30 +6,22 @@ mod read;
 mod tests;
 mod write;
 
-use http::StatusCode;
+use tollgate::Verdict;
 
 #[cfg(test)]
 pub(super) use self::write::structure as metadata_json;
 
 use super::answer;
-use super::wire::Code;
 use crate::gate::Gate;
 use crate::metrics::Protocol;
 
 /// Answers a request in JSON. What is wrong with a bad one is said in plain text.
-pub(crate) fn json_check(gate: &Gate, body: &[u8]) -> (StatusCode, String) {
-    let message = match read::request(body) {
-        Ok(message) => message,
-        Err(error) => {
-            gate.metrics().observe_bad_request(Protocol::Http);
-            return (StatusCode::BAD_REQUEST, error.to_string());
-        }
-    };
-    match answer(gate, &message, Protocol::Http) {
-        Ok((_, response)) if response.overall_code() == Code::OverLimit => {
-            (StatusCode::TOO_MANY_REQUESTS, write::response(&response))
-        }
-        Ok((_, response)) => (StatusCode::OK, write::response(&response)),
-        Err(refusal) => (StatusCode::BAD_REQUEST, refusal.to_string()),
-    }
+pub(crate) fn json_check(gate: &Gate, body: &[u8]) -> Result<(Verdict, String), String> {
+    let message = read::request(body).map_err(|error| {
+        gate.metrics().observe_bad_request(Protocol::Http);
+        error.to_string()
+    })?;
+    let (verdict, response) =
+        answer(gate, &message, Protocol::Http).map_err(|refusal| refusal.to_string())?;
+    Ok((verdict, write::response(&response)))
 }

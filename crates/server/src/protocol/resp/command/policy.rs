@@ -2,7 +2,7 @@
 //!
 //! Five integers come back: allowed (1 or 0), the limit, what remains, and in milliseconds how long to wait and when all is back.
 //! Who is allowed waits before going on: 0, unless the limit is a queue. Who is denied waits before asking again: -1 if that is
-//! never, or nobody knows. Where nothing limits, limit and remaining are -1. An acquired lease is a sixth element.
+//! never, or nobody knows. Where nothing limits, or only in shadow mode, limit and remaining are -1. An acquired lease is a sixth element.
 
 use std::str::from_utf8;
 
@@ -13,6 +13,7 @@ use tollgate::{Lease, NotALease, Request, RequestError, Subject, Verdict};
 use super::super::frame::Arguments;
 use super::super::reply::Replies;
 use super::{Session, integer, number};
+use crate::headers::Advice;
 use crate::metrics::Protocol;
 
 const NANOSECONDS_PER_MILLISECOND: u64 = 1_000_000;
@@ -36,17 +37,17 @@ enum BadCall {
 
 pub(super) fn check(session: &mut Session<'_>, arguments: Arguments<'_>, replies: &mut Replies) {
     let verdict = request(arguments).and_then(|request| decide(session, &request));
-    answer_or_error(verdict, replies, |verdict, replies| put(&verdict, ANSWER_LENGTH, replies));
+    answer_or_error(session, verdict, replies, |verdict, replies| put(&verdict, ANSWER_LENGTH, replies));
 }
 
 pub(super) fn peek(session: &mut Session<'_>, arguments: Arguments<'_>, replies: &mut Replies) {
     let verdict = request(arguments).and_then(|request| decide(session, &request.peek()));
-    answer_or_error(verdict, replies, |verdict, replies| put(&verdict, ANSWER_LENGTH, replies));
+    answer_or_error(session, verdict, replies, |verdict, replies| put(&verdict, ANSWER_LENGTH, replies));
 }
 
 pub(super) fn acquire(session: &mut Session<'_>, arguments: Arguments<'_>, replies: &mut Replies) {
     let held = request(arguments).and_then(|request| Ok(session.gate.acquire(&request, Protocol::Resp)?));
-    answer_or_error(held, replies, |(verdict, lease), replies| {
+    answer_or_error(session, held, replies, |(verdict, lease), replies| {
         put(&verdict, ANSWER_LENGTH + 1, replies);
         match lease {
             Some(lease) => replies.bulk(lease.to_string().as_bytes()),
@@ -58,7 +59,7 @@ pub(super) fn acquire(session: &mut Session<'_>, arguments: Arguments<'_>, repli
 pub(super) fn release(session: &mut Session<'_>, arguments: Arguments<'_>, replies: &mut Replies) {
     let text = from_utf8(arguments.get(1).unwrap_or_default());
     let lease = text.map_err(|_| NotALease).and_then(str::parse::<Lease>).map_err(BadCall::from);
-    answer_or_error(lease, replies, |lease, replies| {
+    answer_or_error(session, lease, replies, |lease, replies| {
         replies.integer(i64::from(session.gate.release(&lease)));
     });
 }
@@ -68,13 +69,20 @@ fn decide(session: &Session<'_>, request: &Request<'_>) -> Result<Verdict, BadCa
 }
 
 fn answer_or_error<T>(
+    session: &Session<'_>,
     result: Result<T, BadCall>,
     replies: &mut Replies,
     answer: impl FnOnce(T, &mut Replies),
 ) {
     match result {
         Ok(value) => answer(value, replies),
-        Err(error) => replies.error(format_args!("ERR {error}")),
+        Err(error) => {
+            // The gate has counted what it could not answer itself.
+            if !matches!(error, BadCall::Request(_)) {
+                session.count_bad_call();
+            }
+            replies.error(format_args!("ERR {error}"));
+        }
     }
 }
 
@@ -103,7 +111,7 @@ fn text<'a>(arguments: Arguments<'a>, index: usize, what: &'static str) -> Resul
 
 /// The answer, as the beginning of an array of so many elements.
 fn put(verdict: &Verdict, length: usize, replies: &mut Replies) {
-    let decision = verdict.tightest().map(|ruling| ruling.decision);
+    let decision = Advice::of(verdict).map(|advice| advice.ruling().decision);
     let wait = if verdict.allowed() { Some(verdict.wait()) } else { verdict.retry_after() };
     let reset_after = decision.map_or(Some(Span::ZERO), |decision| decision.reset_after);
     replies.array(length);

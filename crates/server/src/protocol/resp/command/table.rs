@@ -35,6 +35,11 @@ impl Command {
         (self.arguments_min..=self.arguments_max).contains(&arguments)
     }
 
+    /// Whether it asks for a decision: only then does a bad call of it count as a bad request.
+    pub(super) fn is_limiting(&self) -> bool {
+        self.group == LIMITING
+    }
+
     /// The number of arguments as Redis tells it: negative if there may be more.
     pub(super) fn arity(&self) -> i64 {
         let least = super::integer(self.arguments_min);
@@ -62,6 +67,9 @@ pub(super) fn find(name: &[u8]) -> Option<&'static Command> {
 
 type Run = fn(&mut Session<'_>, Arguments<'_>, &mut Replies);
 
+/// The group of commands that decide, as those of a module of Redis.
+const LIMITING: &str = "module";
+
 /// A command that decides. Every word of it is needed.
 const fn limiting(name: &'static str, summary: &'static str, run: Run) -> Command {
     Command {
@@ -70,7 +78,7 @@ const fn limiting(name: &'static str, summary: &'static str, run: Run) -> Comman
         arguments_max: 1,
         key_at: 0,
         flags: &["write", "fast"],
-        group: "module",
+        group: LIMITING,
         summary,
         run,
         parameters: &[],

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod clients;
+mod counted;
 
 use super::super::testing::{PERIOD, gate, talk};
 use super::*;
@@ -12,8 +13,12 @@ const ABOUT: i64 = 60_000;
 /// Sends lines over one connection and compares the answers, in which `|` stands for the end of a line, and `ID` for the number that
 /// the connection has.
 async fn check(lines: &[&str], expected: &[&str]) {
+    check_on(&gate(), lines, expected).await;
+}
+
+async fn check_on(gate: &Gate, lines: &[&str], expected: &[&str]) {
     let sent = lines.join("\r\n") + "\r\n";
-    let received = talk(&gate(), sent.as_bytes()).await;
+    let received = talk(gate, sent.as_bytes()).await;
     let received = received.escape_ascii().to_string().replace(r"\r\n", "\n");
     let mut last = "";
     let received: String = received

@@ -52,7 +52,10 @@ pub(super) fn throttle(session: &mut Session<'_>, arguments: Arguments<'_>, repl
                 replies.integer(number);
             }
         }
-        Err(error) => replies.error(format_args!("ERR {error}")),
+        Err(error) => {
+            session.count_bad_call();
+            replies.error(format_args!("ERR {error}"));
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use tokio::io::{DuplexStream, duplex};
+use tokio::net::{TcpListener, TcpStream};
 
 use super::super::testing::{gate, talk};
 use super::*;
@@ -180,4 +181,42 @@ async fn a_huge_command_leaves_no_huge_buffers() {
     assert!(!connection.read(&mut server, &mut stopper.drain()).await.unwrap());
     assert_eq!(connection.input, b"PI");
     assert!(connection.input.capacity() <= KEPT_BYTES_MAX);
+}
+
+/// Over a real connection: only there does closing on unread bytes break it.
+#[tokio::test]
+async fn answers_survive_a_server_that_stops_before_it_has_read_everything() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (client, server) =
+        tokio::join!(TcpStream::connect(listener.local_addr().unwrap()), listener.accept());
+    let (mut answers, mut commands) = client.unwrap().into_split();
+    let (gate, stopper) = (gate(), Stopper::new());
+    // More than fits into all buffers between the two, so that the client still sends when it gets its last answer.
+    let flood = b"PING\r\n".repeat(2_000_000);
+    assert!(flood.len() < LINGER_BYTES_MAX);
+    stopper.stop();
+    let send = async {
+        commands.write_all(&flood).await.unwrap();
+        commands.shutdown().await.unwrap();
+    };
+    let receive = async {
+        let mut received = Vec::new();
+        answers.read_to_end(&mut received).await.unwrap();
+        received
+    };
+    let ((), received, ()) = tokio::join!(send, receive, run(server.unwrap().0, &gate, stopper.drain()));
+    assert!(received.starts_with(b"+PONG\r\n"), "{} bytes", received.len());
+}
+
+#[tokio::test]
+async fn a_client_that_stays_is_not_waited_for_when_the_server_stops() {
+    let ends = async |sent: &str| {
+        let (mut client, server) = duplex(1 << 10);
+        let (gate, stopper) = (gate(), Stopper::new());
+        client.write_all(sent.as_bytes()).await.unwrap();
+        stopper.stop();
+        let ended = tokio::time::timeout(20 * LINGER_TIME_MAX, run(server, &gate, stopper.drain())).await;
+        assert!(ended.is_ok(), "{sent:?}");
+    };
+    tokio::join!(ends("PING\r\n"), ends("QUIT\r\n"), ends("'\r\n"));
 }

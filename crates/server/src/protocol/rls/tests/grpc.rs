@@ -1,6 +1,7 @@
 //! A real client over a real socket.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto::Builder;
@@ -14,6 +15,7 @@ use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
 use tonic_reflection::pb::{v1, v1alpha};
 
+use super::super::decode::DESCRIPTORS_MAX;
 use super::super::wire::RateLimitServiceClient;
 use super::super::{MESSAGE_BYTES_MAX, router};
 use super::*;
@@ -94,7 +96,43 @@ async fn health_follows_the_gate() {
         }
     }
     assert_eq!(client.check(health_of("other")).await.unwrap_err().code(), Code::NotFound);
-    assert_eq!(client.watch(health_of("other")).await.unwrap_err().code(), Code::NotFound);
+}
+
+#[tokio::test]
+async fn whoever_watches_what_is_not_known_is_told_so_until_the_end() {
+    let gate = gate(RULES);
+    gate.set_ready(true);
+    let mut client = HealthClient::new(connect(&gate).await);
+    let mut watch = client.watch(health_of("other")).await.unwrap().into_inner();
+    assert_eq!(watch.message().await.unwrap().unwrap().status(), ServingStatus::ServiceUnknown);
+    gate.set_ready(false);
+    let end = tokio::time::timeout(Duration::from_secs(30), watch.message());
+    assert_eq!(end.await.unwrap().unwrap(), None);
+}
+
+#[tokio::test]
+async fn whoever_begins_to_watch_while_the_server_stops_does_not_hold_it() {
+    let gate = gate(RULES);
+    gate.set_ready(true);
+    gate.set_ready(false);
+    let mut client = HealthClient::new(connect(&gate).await);
+    for (service, status) in [(SERVICE, ServingStatus::NotServing), ("other", ServingStatus::ServiceUnknown)]
+    {
+        let mut watch = client.watch(health_of(service)).await.unwrap().into_inner();
+        assert_eq!(watch.message().await.unwrap().unwrap().status(), status);
+        let end = tokio::time::timeout(Duration::from_secs(30), watch.message());
+        assert_eq!(end.await.unwrap().unwrap(), None, "{service}");
+    }
+}
+
+#[tokio::test]
+async fn every_descriptor_may_have_a_copy_of_the_longest_header() {
+    let gate = gate(RULES);
+    let mut client = RateLimitServiceClient::new(connect(&gate).await);
+    let header = "v".repeat(60 << 10);
+    let asked = message(&vec![descriptor(&[("one", &header)]); DESCRIPTORS_MAX]);
+    let response = client.should_rate_limit(asked).await.unwrap().into_inner();
+    assert_eq!(response.statuses.len(), DESCRIPTORS_MAX);
 }
 
 #[tokio::test]
