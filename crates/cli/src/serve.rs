@@ -33,7 +33,11 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     }
     logs::start(&settings)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
-    runtime.map_err(Failure::Runtime)?.block_on(serve(settings))
+    let runtime = runtime.map_err(Failure::Runtime)?;
+    let served = runtime.block_on(serve(settings));
+    // Whoever still reads rules from a file system that hangs is not waited for.
+    runtime.shutdown_background();
+    served
 }
 
 async fn serve(settings: Settings) -> Result<ExitCode, Failure> {
@@ -76,7 +80,11 @@ fn warn_of_redis() {
 fn greet(running: &Running, rules: &str) {
     let Addresses { http, grpc, resp, admin } = running.addresses();
     let places: usize = running.gate().snapshot().map_or(0, |snapshot| snapshot.places().count());
-    println!("Tollgate {}: {places} rules from {rules}", env!("CARGO_PKG_VERSION"));
+    println!(
+        "Tollgate {}: {places} {} from {rules}",
+        env!("CARGO_PKG_VERSION"),
+        if places == 1 { "rule" } else { "rules" }
+    );
     for (name, address, what) in [
         ("http", http, "/v1/check, /v1/peek, /json"),
         ("grpc", grpc, "Envoy's rate limit service"),

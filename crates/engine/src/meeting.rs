@@ -167,7 +167,7 @@ impl<'a> Meeting<'a> {
                 rule if rule.quota_mode => Force::Quota,
                 _ => Force::Enforced,
             };
-            for was in placed.counted_before(&quota.limit, self.now) {
+            for was in placed.counted_before(tier, &quota.limit, self.now) {
                 self.engine.ledger.carry_over(key, was, &quota.limit, self.now);
             }
             let intent = intent(self.request.peek, &quota.limit, placed.overshoot(), terms.carried);

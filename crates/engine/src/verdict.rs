@@ -149,7 +149,7 @@ impl Verdict {
         self.answer
             .rulings
             .iter()
-            .filter(|ruling| ruling.force != Force::Shadow)
+            .filter(|ruling| matches!(ruling.force, Force::Enforced | Force::Quota))
             .map(|ruling| ruling.decision.wait())
             .max()
             .unwrap_or(Span::ZERO)

@@ -102,6 +102,21 @@ fn a_refund_on_a_key_in_debt_is_no_denial() {
 }
 
 #[test]
+fn a_refund_makes_nobody_wait() {
+    let engine = engine(
+        "
+domain: d
+descriptors: [{key: a, rate_limit: {requests: 1, period: 1s, algorithm: leaky_bucket, max_wait: 10s}}]
+",
+    );
+    for _ in 0..4 {
+        ask(&engine, START, &["a=1"]);
+    }
+    assert!(ask(&engine, START, &["a=1"]).wait().ticks() > 0);
+    assert_eq!(ask(&engine, START, &["a=1@-1"]).wait().ticks(), 0);
+}
+
+#[test]
 fn of_several_denials_the_longest_wait_is_told() {
     let rules = "
 policies:

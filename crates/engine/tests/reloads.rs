@@ -7,6 +7,7 @@ use std::sync::Barrier;
 use std::thread;
 
 use common::{START, TWO, ask, check_on, engine, install, summary};
+use tollgate::core::Time;
 use tollgate::{Descriptor, Engine, Request, Switched};
 
 #[test]
@@ -178,6 +179,79 @@ fn one_who_changes_tiers_has_one_quota() {
     assert!(engine.decide(&request, START).unwrap().ready().allowed());
     assert!(!engine.decide(&request.tier("pro"), START).unwrap().ready().allowed());
     assert!(!engine.decide(&request, START).unwrap().ready().allowed());
+}
+
+#[test]
+fn each_tier_is_read_with_its_own_numbers() {
+    let policy = |rest: &str| format!("policies: {{p: {{{rest}}}}}");
+    let all_used = |before: &str, after: &str, used: u64| {
+        let engine = engine(&policy(before));
+        let request = |cost| Request::policy("p", b"k").tier("pro").cost(cost);
+        assert!(engine.decide(&request(used), START).unwrap().ready().allowed(), "{before}");
+        install(&engine, &policy(after), START);
+        let verdict = engine.decide(&request(1), START).unwrap().ready();
+        assert!(
+            !verdict.allowed(),
+            "{} left after {before} became {after}",
+            verdict.rulings()[0].decision.remaining
+        );
+    };
+    let window = "requests: 10, period: 1h, tiers: {pro: {requests: 1000}}";
+    all_used(window, &window.replace("1h", "1d"), 1_000);
+    let bucket = "requests: 10, period: 1h, burst: 1, tiers: {pro: {burst: 1000}}";
+    all_used(bucket, window, 1_000);
+}
+
+/// What is left under other rules, some time after they were installed.
+fn left_later(before: &str, cost: u64, after: &str, start: Time, wait_s: u64) -> Vec<u64> {
+    let engine = engine(&format!("policies: {{p: {{{before}}}}}"));
+    let keys: Vec<Vec<u8>> = (0..100_u8).map(|key| vec![key]).collect();
+    let ask =
+        |key: &[u8], cost, now| engine.decide(&Request::policy("p", key).cost(cost), now).unwrap().ready();
+    for key in &keys {
+        assert!(ask(key, cost, start).allowed());
+    }
+    install(&engine, &format!("policies: {{p: {{{after}}}}}"), start);
+    let now = Time::from_ticks(start.ticks() + wait_s * 1_000_000_000);
+    keys.iter().map(|key| ask(key, 0, now).rulings()[0].decision.remaining).collect()
+}
+
+#[test]
+fn windows_that_begin_late_are_remembered_long_enough() {
+    const HOUR: u64 = 3_600_000_000_000;
+    // One second before a full hour; keys' own windows end somewhere within the next.
+    let start = Time::from_ticks(START.ticks() / HOUR * HOUR + HOUR - 1_000_000_000);
+    let left = left_later(
+        "requests: 5, period: 1h, algorithm: fixed_window, jitter: true",
+        5,
+        "requests: 5, period: 1d",
+        start,
+        3,
+    );
+    let full = left.iter().filter(|left| **left == 5).count();
+    assert!(full <= 3, "{full} of 100 keys were forgotten");
+}
+
+#[test]
+fn a_queue_that_took_a_whole_period_is_remembered_long_enough() {
+    let left = left_later(
+        "requests: 100, period: 1m, algorithm: leaky_bucket, max_wait: 1s",
+        100,
+        "requests: 100, period: 1m, burst: 100",
+        START,
+        3,
+    );
+    assert!(left.iter().all(|left| *left < 20), "{left:?}");
+}
+
+#[test]
+fn counts_outlive_a_reload_without_their_rule() {
+    let engine = engine(TWO);
+    check_on(&engine, &[(&["a=1@2"], "pass 0")]);
+    install(&engine, "domain: d\n", START);
+    install(&engine, "domain: d\n", START);
+    install(&engine, &TWO.replace("requests_per_unit: 2", "requests_per_unit: 2, burst: 2"), START);
+    check_on(&engine, &[(&["a=1"], "deny 0!")]);
 }
 
 #[test]

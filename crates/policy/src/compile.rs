@@ -1,13 +1,15 @@
 //! From validated files to a snapshot: identities for counters, carried over from the snapshot before.
 
 use std::collections::{HashMap, HashSet};
+use std::iter;
+use std::time::Duration;
 
-use tollgate_core::{Limit, Time};
+use tollgate_core::{Limit, Span, Tick, Time};
 
 use crate::map::Map;
 use crate::part::put_part;
 use crate::pattern::Pattern;
-use crate::rule::{Allowance, Rule, RuleLimit};
+use crate::rule::{Allowance, Quota, Rule, RuleLimit};
 use crate::snapshot::{Domain, Form, Place, PlacedLimit, RuleId, Snapshot};
 use crate::spec::{DescriptorSpec, DomainSpec, FileSpec};
 use crate::tree::{Child, Level, PlaceIndex, Values};
@@ -22,8 +24,11 @@ const BY_POSITION: u8 = 2;
 /// The most places whose numbers are remembered. Beyond, those are forgotten that no rule stands at any more.
 const IDS_MAX: usize = 1 << 20;
 
-/// The most kinds of counters of one limit that are remembered over reloads, newest first.
-const FORMS_MAX: usize = 8;
+/// The most limits that one limit is remembered to have been, newest first.
+const OLD_FORMS_MAX: usize = 8;
+
+/// The most limits that are gone and remembered.
+const GONE_MAX: usize = 1 << 16;
 
 /// Between the levels of a path, for people.
 const PATH_SEPARATOR: &str = " > ";
@@ -46,18 +51,19 @@ impl Snapshot {
         }
         snapshot.policy_names = snapshot.policies.keys().cloned().collect();
         snapshot.policy_names.sort_unstable();
+        let gone = compiler.gone();
         let Compiler { places, mut ids, ids_given, .. } = compiler;
         if ids.len() > IDS_MAX {
             let present: HashSet<RuleId> = places.iter().map(Place::id).collect();
             ids.retain(|_, id| present.contains(id));
         }
-        Snapshot { places, ids, ids_given, ..snapshot }
+        Snapshot { places, ids, ids_given, gone, ..snapshot }
     }
 }
 
 struct Compiler<'a> {
-    /// The limits before, by what their counters' keys begin with.
-    before: HashMap<&'a [u8], &'a PlacedLimit>,
+    /// The forms of the limits before, by what their counters' keys begin with. Those that are taken up again are taken out.
+    before: HashMap<&'a [u8], &'a [Form]>,
     ids: Map<Box<[u8]>, RuleId>,
     ids_given: u32,
     now: Time,
@@ -66,9 +72,14 @@ struct Compiler<'a> {
 
 impl<'a> Compiler<'a> {
     fn new(before: Option<&'a Snapshot>, now: Time) -> Compiler<'a> {
-        let places = || before.into_iter().flat_map(Snapshot::places);
+        let places = before.into_iter().flat_map(Snapshot::places);
+        let limits = places.flat_map(Place::limits).map(|limit| (limit.key_prefix(), limit.forms.as_slice()));
+        let gone = before
+            .into_iter()
+            .flat_map(|before| &before.gone)
+            .map(|(prefix, forms)| (&**prefix, forms.as_slice()));
         Compiler {
-            before: places().flat_map(Place::limits).map(|limit| (limit.key_prefix(), limit)).collect(),
+            before: gone.chain(limits).collect(),
             ids: before.map(|before| before.ids.clone()).unwrap_or_default(),
             ids_given: before.map_or(0, |before| before.ids_given),
             now,
@@ -121,8 +132,10 @@ impl<'a> Compiler<'a> {
             RuleId(self.ids_given - 1)
         });
         let several = rule.limits.len() > 1;
-        let limit = |(at, terms): (usize, &RuleLimit)| self.limit(terms, at, several, trail);
-        let limits = rule.limits.iter().enumerate().map(limit).collect();
+        let mut limits = Vec::with_capacity(rule.limits.len());
+        for (at, terms) in rule.limits.iter().enumerate() {
+            limits.push(self.limit(terms, at, several, trail));
+        }
         self.places.push(Place {
             id,
             domain: trail.domain.into(),
@@ -134,7 +147,7 @@ impl<'a> Compiler<'a> {
         index
     }
 
-    fn limit(&self, terms: &RuleLimit, at: usize, several: bool, trail: &Trail<'_>) -> PlacedLimit {
+    fn limit(&mut self, terms: &RuleLimit, at: usize, several: bool, trail: &Trail<'_>) -> PlacedLimit {
         let mut key_prefix = trail.identity.clone();
         key_prefix.push(0); // no further level
         // Of the limits of a place, each is known by its name, else by its position.
@@ -146,27 +159,49 @@ impl<'a> Compiler<'a> {
             put_part(&mut key_prefix, at.to_string().as_bytes());
         }
         let title = title(terms.name.as_deref(), &trail.path, several.then_some(at));
-        let forms = self.forms(terms, self.before.get(key_prefix.as_slice()).copied());
+        let before = self.before.remove(key_prefix.as_slice()).unwrap_or_default();
+        let forms = self.forms(terms, before);
         PlacedLimit { title, key_prefix: key_prefix.into(), terms: terms.clone(), forms }
     }
 
-    /// Every kind in which a key's counts may be kept: those of the limit as it is, and those of what it was, until they
-    /// have expired.
-    fn forms(&self, terms: &RuleLimit, before: Option<&PlacedLimit>) -> Vec<Form> {
+    /// Every limit that a key's counts may be kept under: the limit as it is, tier by tier, and what it was, until nothing of that is
+    /// left. Nothing can be carried over from limits that keep no counts, or counts with names.
+    fn forms(&self, terms: &RuleLimit, before: &[Form]) -> Vec<Form> {
+        let tiers = terms.tiers.iter().map(|(tier, allowance)| (Some(tier.as_str().into()), allowance));
+        let all = iter::once((None, &terms.allowance)).chain(tiers);
         let mut forms: Vec<Form> = Vec::new();
-        for limit in quotas(terms) {
-            if !forms.iter().any(|form| form.is_like(limit)) {
-                forms.push(Form { limit: limit.clone(), until: Time::MAX });
+        for (tier, allowance) in all {
+            match allowance {
+                Allowance::Unlimited => {}
+                Allowance::Quota(quota)
+                    if matches!(quota.limit, Limit::Blocked(_) | Limit::Concurrency(_)) => {}
+                Allowance::Quota(quota) => forms.push(Form { tier, quota: quota.clone(), until: Time::MAX }),
             }
         }
-        for old in before.into_iter().flat_map(|before| &before.forms) {
-            let until = old.until.min(gone_by(&old.limit, self.now));
-            let is_left = self.now < old.until && forms.len() < FORMS_MAX;
-            if is_left && !forms.iter().any(|form| form.is_like(&old.limit)) {
-                forms.push(Form { limit: old.limit.clone(), until });
+        let present = forms.len();
+        for old in self.still_left(before) {
+            let is_known = forms.iter().any(|form| form.tier == old.tier && form.is_like(&old.quota.limit));
+            if !is_known && forms.len() < present + OLD_FORMS_MAX {
+                forms.push(old);
             }
         }
         forms
+    }
+
+    /// Forms that are forms no more, and until when they matter.
+    fn still_left<'b>(&self, forms: &'b [Form]) -> impl Iterator<Item = Form> + use<'b> {
+        let now = self.now;
+        let left = forms.iter().filter(move |form| now < form.until);
+        left.map(move |form| Form { until: form.until.min(gone_by(&form.quota, now)), ..form.clone() })
+    }
+
+    /// What is remembered of limits that are gone.
+    fn gone(&self) -> Map<Box<[u8]>, Vec<Form>> {
+        let left = self
+            .before
+            .iter()
+            .map(|(prefix, forms)| (Box::from(*prefix), self.still_left(forms).collect::<Vec<_>>()));
+        left.filter(|(_, forms)| !forms.is_empty()).take(GONE_MAX).collect()
     }
 }
 
@@ -214,17 +249,12 @@ fn title(name: Option<&str>, path: &str, number: Option<usize>) -> Box<str> {
     title.chars().map(|c| if matches!(c, ' '..='~') { c } else { '?' }).collect()
 }
 
-fn quotas(terms: &RuleLimit) -> impl Iterator<Item = &Limit> {
-    let allowances =
-        std::iter::once(&terms.allowance).chain(terms.tiers.iter().map(|(_, allowance)| allowance));
-    allowances.filter_map(|allowance| match allowance {
-        Allowance::Quota(quota) => Some(&quota.limit),
-        Allowance::Unlimited => None,
-    })
-}
-
-/// When every state that the limit may have left behind is as good as unused: a full one, and as much debt again.
-fn gone_by(limit: &Limit, now: Time) -> Time {
-    let full = limit.expires_at(&limit.with_used(u64::MAX, now));
-    full.plus(full.since(now))
+/// From when on every state is as good as unused that the limit may have left behind: a full one, and as much debt again; windows that
+/// begin late, because they are spread; and queues that have taken a whole period's worth.
+fn gone_by(quota: &Quota, now: Time) -> Time {
+    const MONTH: Duration = Duration::from_hours(31 * 24);
+    let full = quota.limit.expires_at(&quota.limit.with_used(u64::MAX, now)).since(now);
+    let period = Tick::NANOSECOND.span(quota.period.length().unwrap_or(MONTH)).unwrap_or(Span::MAX);
+    let twice = |time: Time, span: Span| time.plus(span).plus(span);
+    twice(twice(now, full), period)
 }

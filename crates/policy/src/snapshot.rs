@@ -5,7 +5,7 @@ use std::fmt;
 use tollgate_core::{Limit, Time};
 
 use crate::map::Map;
-use crate::rule::{Allowance, Consistency, FailMode, Overshoot, Rule, RuleLimit};
+use crate::rule::{Allowance, Consistency, FailMode, Overshoot, Quota, Rule, RuleLimit};
 use crate::tree::{Entry, Level, PlaceIndex};
 
 /// A compiled policy. Nothing in it changes; a new one takes its place.
@@ -19,6 +19,8 @@ pub struct Snapshot {
     /// The numbers of all rules that are or were, by their places.
     pub(crate) ids: Map<Box<[u8]>, RuleId>,
     pub(crate) ids_given: u32,
+    /// What limits were that are gone, by what their counters' keys begin with: they may come back.
+    pub(crate) gone: Map<Box<[u8]>, Vec<Form>>,
 }
 
 /// A domain: a tree of rules for the descriptors of one kind of caller.
@@ -49,22 +51,25 @@ pub struct PlacedLimit {
     pub(crate) title: Box<str>,
     pub(crate) key_prefix: Box<[u8]>,
     pub(crate) terms: RuleLimit,
-    /// Of each kind that a key's counts may be kept in, one.
+    /// The limits that a key's counts may be kept under.
     pub(crate) forms: Vec<Form>,
 }
 
 /// A limit under which a key may have been counted: one of the rule's tiers, or what it was before a reload.
 #[derive(Clone, Debug)]
 pub(crate) struct Form {
-    pub(crate) limit: Limit,
+    /// Whose limit it is; `None` for those without a tier.
+    pub(crate) tier: Option<Box<str>>,
+    pub(crate) quota: Quota,
     /// From when on no count under it is left.
     pub(crate) until: Time,
 }
 
 impl Form {
-    /// Whether states under the two limits are read alike.
+    /// Whether states under the two limits are kept and read alike.
     pub(crate) fn is_like(&self, limit: &Limit) -> bool {
-        self.limit.shape() == limit.shape() && self.limit.packs() == limit.packs()
+        let own = &self.quota.limit;
+        own.shape() == limit.shape() && own.packs() == limit.packs()
     }
 }
 
@@ -190,12 +195,28 @@ impl PlacedLimit {
         tiered.map_or(&self.terms.allowance, |(_, allowance)| allowance)
     }
 
-    /// Limits under which a key may have been counted otherwise than under `limit`: before a reload, or in another tier. What it
-    /// had used then has to be carried over.
-    pub fn counted_before(&self, limit: &Limit, now: Time) -> impl Iterator<Item = &Limit> {
+    /// Limits under which somebody of this tier may have been counted otherwise than under `limit`: before a reload, or in another
+    /// tier. What was used then has to be carried over. Of limits whose states are kept alike, that of the tier is the one to read them with.
+    pub fn counted_before(
+        &self,
+        tier: Option<&str>,
+        limit: &Limit,
+        now: Time,
+    ) -> impl Iterator<Item = &Limit> {
         // Nearly always there is one form, and it is this one.
         let forms = if self.forms.len() > 1 { self.forms.as_slice() } else { &[] };
-        forms.iter().filter(move |form| now < form.until && !form.is_like(limit)).map(|form| &form.limit)
+        let counts = move |form: &&Form| now < form.until && !form.is_like(limit);
+        let is_best = move |at: usize, form: &Form| {
+            let rival = |(other_at, other): (usize, &Form)| {
+                let is_own = other.tier.as_deref() == tier;
+                other.is_like(&form.quota.limit)
+                    && now < other.until
+                    && (is_own, other_at < at) > (form.tier.as_deref() == tier, at < other_at)
+            };
+            !forms.iter().enumerate().any(rival)
+        };
+        let best = forms.iter().enumerate().filter(move |(at, form)| counts(form) && is_best(*at, form));
+        best.map(|(_, form)| &form.quota.limit)
     }
 
     /// What happens to a charge beyond what is left.

@@ -55,8 +55,15 @@ pub fn sources(path: &Path) -> Result<Vec<Source>, Problems> {
 /// that ends in `.yaml`, `.yml` or `.json` or has no extension. Each begins with `path`. A name that begins with a dot is
 /// passed by, and a directory that several links lead to is entered once.
 pub fn rule_files(path: &Path) -> Result<Vec<PathBuf>, Problems> {
-    if !fs::metadata(path).map_err(|e| unreadable(path, &e))?.is_dir() {
+    let metadata = fs::metadata(path).map_err(|e| unreadable(path, &e))?;
+    if metadata.is_file() {
         return Ok(vec![path.to_owned()]);
+    }
+    if !metadata.is_dir() {
+        // A pipe would be waited for.
+        return Err(whole(path, "neither a file nor a directory")
+            .hint("name a file of rules, or a directory of them")
+            .into());
     }
     let mut walk = Walk { root: path, files: Vec::new(), entered: HashSet::new() };
     walk.enter(path, 0)?;

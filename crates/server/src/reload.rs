@@ -2,7 +2,8 @@
 //!
 //! The files are looked at four times a second rather than watched through the system: that also sees what watchers miss, such as
 //! network file systems, bind mounts, a directory that is replaced, and the swapped symbolic links of Kubernetes. A few
-//! `stat` calls cost nothing. Their time stamps are coarse, so files that have only just changed are read again.
+//! `stat` calls cost nothing. What has changed is read at the next look, if it holds still by then: it may be half written. Time stamps
+//! are coarse, so files that have only just changed are read again.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -26,6 +27,8 @@ const SETTLED_NS: i128 = 1_000_000_000;
 pub(crate) struct Rules {
     path: PathBuf,
     stamps: Vec<Stamp>,
+    /// Whether something has changed that was not read yet.
+    is_pending: bool,
     settled: bool,
     /// What was last read, or why nothing could be.
     read: Result<Vec<Source>, String>,
@@ -46,7 +49,8 @@ struct Stamp {
 impl Rules {
     /// Reads the rules for the first time.
     pub(crate) fn load(path: PathBuf, gate: &Gate) -> Result<Rules, Problems> {
-        let mut rules = Rules { path, stamps: Vec::new(), settled: false, read: Ok(Vec::new()) };
+        let mut rules =
+            Rules { path, stamps: Vec::new(), is_pending: false, settled: false, read: Ok(Vec::new()) };
         rules.look(gate);
         let texts = sources(&rules.path);
         rules.take_over(texts, gate)?;
@@ -81,16 +85,19 @@ impl Rules {
         loaded
     }
 
-    /// Whether the files may have changed since they were last looked at.
+    /// Whether the files may say something else than when they were last read. What changes between two looks is still being written, and
+    /// is left alone until it holds still: half a file may be a file too.
     fn look(&mut self, gate: &Gate) -> bool {
         let stamps = stamps(&self.path);
         let now_ns = i128::from(gate.now().ticks());
+        let holds_still = stamps == self.stamps;
         // What could not be read is tried again: not everything that stands in the way has a stamp.
-        let changed = stamps != self.stamps || !self.settled || self.read.is_err();
+        let wants_reading = self.is_pending || !self.settled || self.read.is_err();
         self.settled =
             stamps.iter().all(|stamp| now_ns - stamp.changed_ns.max(stamp.modified_ns) > SETTLED_NS);
+        self.is_pending = !holds_still;
         self.stamps = stamps;
-        changed
+        holds_still && wants_reading
     }
 }
 

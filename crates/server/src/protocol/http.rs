@@ -18,6 +18,7 @@ mod question;
 mod tests;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, Bytes};
@@ -39,6 +40,8 @@ use crate::protocol::rls::json::json_check;
 
 /// The largest body.
 const BODY_BYTES_MAX: usize = 1 << 20;
+/// How long a client may take to send a body: one that never does must not keep its connection.
+const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 /// The largest body of a request to hold something. Its lease is longer than that, and has to fit into another body.
 const ACQUIRE_BYTES_MAX: usize = 64 << 10;
 
@@ -158,10 +161,11 @@ async fn read_body(request: Request, max: usize) -> Result<Bytes, Problem> {
         return Err(Problem::BodyTooLarge { max });
     }
     let body: Limited<Body> = Limited::new(body, max);
-    match body.collect().await {
-        Ok(body) => Ok(body.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => Err(Problem::BodyTooLarge { max }),
-        Err(error) => Err(Problem::Unreadable(axum::Error::new(error))),
+    match tokio::time::timeout(BODY_TIMEOUT, body.collect()).await {
+        Ok(Ok(body)) => Ok(body.to_bytes()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(Problem::BodyTooLarge { max }),
+        Ok(Err(error)) => Err(Problem::Unreadable(axum::Error::new(error))),
+        Err(_) => Err(Problem::BodyTooSlow { seconds: BODY_TIMEOUT.as_secs() }),
     }
 }
 

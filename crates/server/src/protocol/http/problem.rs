@@ -30,6 +30,12 @@ pub(super) enum Problem {
         /// What is taken.
         max: usize,
     },
+    /// Nobody waits for ever.
+    #[error("the body did not arrive within {seconds} seconds")]
+    BodyTooSlow {
+        /// How long was waited.
+        seconds: u64,
+    },
     /// The sender went away, or broke the protocol.
     #[error("the body could not be read: {0}")]
     Unreadable(axum::Error),
@@ -63,6 +69,7 @@ impl Problem {
 
     fn status_and_code(&self) -> (StatusCode, &'static str) {
         match self {
+            Problem::BodyTooSlow { .. } => (StatusCode::REQUEST_TIMEOUT, "body_too_slow"),
             Problem::BadRequest(_) | Problem::Unreadable(_) => (StatusCode::BAD_REQUEST, "bad_request"),
             Problem::UnknownPolicy(_) => (StatusCode::NOT_FOUND, "unknown_policy"),
             Problem::BodyTooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, "body_too_large"),

@@ -4,6 +4,7 @@
 mod bad_input;
 mod json;
 mod leases;
+mod slow;
 
 use std::fmt::Write as _;
 use std::sync::Arc;

@@ -29,6 +29,8 @@ const KEPT_BYTES_MAX: usize = 64 << 10;
 const LINGER_BYTES_MAX: usize = 16 << 20;
 /// So long a server that stops waits for a client to close: what was sent before it could know has arrived by then.
 const LINGER_TIME_MAX: Duration = Duration::from_secs(1);
+/// So much longer does one that does not stop.
+const LINGER_IDLE_MAX: Duration = Duration::from_secs(10);
 
 /// Serves one connection until it closes, breaks the protocol, or the server stops.
 pub(super) async fn run<S>(mut stream: S, gate: &Gate, mut drain: Drain)
@@ -138,15 +140,16 @@ impl<'g> Connection<'g> {
         }
     }
 
-    /// Closes so that the client gets to see what was written. If it does not close in turn, it is not waited for when the server
-    /// stops.
+    /// Closes so that the client gets to see what was written. If it does not close in turn, it is not waited for: not for long, and
+    /// hardly at all when the server stops.
     async fn linger<S>(&mut self, stream: &mut S, drain: &mut Drain) -> io::Result<()>
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
         stream.shutdown().await?;
         let has_waited = async {
-            drain.begun().await;
+            // Whichever comes first.
+            let _ = tokio::time::timeout(LINGER_IDLE_MAX, drain.begun()).await;
             tokio::time::sleep(LINGER_TIME_MAX).await;
         };
         tokio::select! {
