@@ -4,7 +4,7 @@ mod client;
 
 use std::process::ExitCode;
 
-use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command, value_parser};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
@@ -30,11 +30,8 @@ pub(crate) fn command() -> Command {
         .arg(text("policy", "A named policy").conflicts_with_all(["domain", "entries"]).requires("key"))
         .arg(text("key", "Whom the policy counts").requires("policy"))
         .arg(text("tier", "The tier of whoever asks").requires("policy"))
-        .arg(
-            text("domain", "The domain of a descriptor")
-                .requires("entries")
-                .required_unless_present("policy"),
-        )
+        .arg(text("domain", "The domain of a descriptor").requires("entries"))
+        .group(ArgGroup::new("subject").args(["policy", "domain"]).required(true))
         .arg(
             Arg::new("entries")
                 .num_args(1..)

@@ -7,7 +7,8 @@ use tollgate_core::{
     Blocked, Cost, Decision, FixedWindow, Intent, Limit, Outcome, Rate, Refund, SlidingWindow, Tick, Time,
 };
 use tollgate_policy::{
-    Allowance, DefaultAlgorithm, Domain, Overshoot, Period, Place, PlaceIndex, PlacedLimit, Quota, Snapshot,
+    Allowance, DefaultAlgorithm, Domain, Overshoot, Period, Place, PlaceIndex, PlacedLimit, Quota, RuleId,
+    Snapshot,
 };
 use tollgate_store::{Charge, Key};
 
@@ -178,7 +179,7 @@ impl<'a> Meeting<'a> {
                 intent,
                 shadow: matches!(force, Force::Shadow | Force::Refund),
             };
-            self.add(Some((place_index, limit_index)), quota, charge, force);
+            self.add(Some((place_index, limit_index, place.counter(tier))), quota, charge, force);
         }
         self.has_lenient_quota |= place.rule().quota_mode
             && self.answer.rulings.len() > first
@@ -202,10 +203,17 @@ impl<'a> Meeting<'a> {
         self.answer.statuses.push(Status::Limited(first..first + 1));
     }
 
-    fn add(&mut self, from: Option<(PlaceIndex, usize)>, quota: &Quota, charge: Charge<'a>, force: Force) {
+    fn add(
+        &mut self,
+        from: Option<(PlaceIndex, usize, RuleId)>,
+        quota: &Quota,
+        charge: Charge<'a>,
+        force: Force,
+    ) {
         self.answer.rulings.push(Ruling {
-            place: from.map(|(place, _)| place),
-            limit_index: from.map_or(0, |(_, limit)| limit),
+            place: from.map(|(place, _, _)| place),
+            limit_index: from.map_or(0, |(_, limit, _)| limit),
+            counter: from.map(|(_, _, counter)| counter),
             units: quota.units,
             period: quota.period,
             cost: charge.cost.units(),

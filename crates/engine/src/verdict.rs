@@ -8,7 +8,7 @@ use std::time::Duration;
 use arc_swap::Guard;
 use smallvec::SmallVec;
 use tollgate_core::{CalendarUnit, Decision, Holder, Outcome, Span, Tick, Time};
-use tollgate_policy::{Period, Place, PlaceIndex, PlacedLimit, Snapshot};
+use tollgate_policy::{Period, Place, PlaceIndex, PlacedLimit, RuleId, Snapshot};
 
 /// Most requests meet at most so many limits; more cost an allocation.
 const LIMITS_USUAL: usize = 2;
@@ -66,6 +66,7 @@ pub enum Status {
 pub struct Ruling {
     pub(crate) place: Option<PlaceIndex>,
     pub(crate) limit_index: usize,
+    pub(crate) counter: Option<RuleId>,
     /// The units per period, as the rule puts it.
     pub units: u64,
     /// The period, as the rule puts it.
@@ -173,6 +174,11 @@ impl Verdict {
 }
 
 impl Ruling {
+    /// The number under which it is counted in metrics, if it comes from a rule: that of the rule, or of one of its tiers.
+    pub fn counter(&self) -> Option<RuleId> {
+        self.counter
+    }
+
     /// Whether the limit denies.
     pub fn is_over(&self) -> bool {
         !self.decision.is_allowed()

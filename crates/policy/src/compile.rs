@@ -17,6 +17,8 @@ use crate::tree::{Child, Level, PlaceIndex, Values};
 /// What a key prefix begins with: a way of encoding has a number of its own.
 const IN_DOMAIN: u8 = 1;
 const IN_POLICY: u8 = 2;
+/// What stands between a place and a tier. No level begins so.
+const OF_TIER: u8 = 0xff;
 /// What tells the limits of one place apart.
 const BY_NAME: u8 = 1;
 const BY_POSITION: u8 = 2;
@@ -54,7 +56,8 @@ impl Snapshot {
         let gone = compiler.gone();
         let Compiler { places, mut ids, ids_given, .. } = compiler;
         if ids.len() > IDS_MAX {
-            let present: HashSet<RuleId> = places.iter().map(Place::id).collect();
+            let tiers = places.iter().flat_map(|place| &place.tier_ids).map(|(_, id)| *id);
+            let present: HashSet<RuleId> = places.iter().map(Place::id).chain(tiers).collect();
             ids.retain(|_, id| present.contains(id));
         }
         Snapshot { places, ids, ids_given, gone, ..snapshot }
@@ -127,10 +130,13 @@ impl<'a> Compiler<'a> {
 
     fn place(&mut self, rule: Rule, trail: &Trail<'_>) -> PlaceIndex {
         let index = PlaceIndex(u32::try_from(self.places.len()).unwrap_or(u32::MAX));
-        let id = *self.ids.entry(trail.identity.as_slice().into()).or_insert_with(|| {
-            self.ids_given += 1;
-            RuleId(self.ids_given - 1)
-        });
+        let id = self.id(trail.identity.clone());
+        let mut tiers: Vec<&str> =
+            rule.limits.iter().flat_map(|limit| &limit.tiers).map(|(tier, _)| tier.as_str()).collect();
+        tiers.sort_unstable();
+        tiers.dedup();
+        let tier_ids =
+            tiers.into_iter().map(|tier| (tier.into(), self.tier_id(&trail.identity, tier))).collect();
         let several = rule.limits.len() > 1;
         let mut limits = Vec::with_capacity(rule.limits.len());
         for (at, terms) in rule.limits.iter().enumerate() {
@@ -138,6 +144,7 @@ impl<'a> Compiler<'a> {
         }
         self.places.push(Place {
             id,
+            tier_ids,
             domain: trail.domain.into(),
             path: trail.path.as_str().into(),
             rule,
@@ -145,6 +152,20 @@ impl<'a> Compiler<'a> {
             counted_levels: trail.counted_levels.clone(),
         });
         index
+    }
+
+    fn id(&mut self, identity: Vec<u8>) -> RuleId {
+        *self.ids.entry(identity.into()).or_insert_with(|| {
+            self.ids_given += 1;
+            RuleId(self.ids_given - 1)
+        })
+    }
+
+    fn tier_id(&mut self, identity: &[u8], tier: &str) -> RuleId {
+        let mut identity = identity.to_vec();
+        identity.push(OF_TIER);
+        put_part(&mut identity, tier.as_bytes());
+        self.id(identity)
     }
 
     fn limit(&mut self, terms: &RuleLimit, at: usize, several: bool, trail: &Trail<'_>) -> PlacedLimit {

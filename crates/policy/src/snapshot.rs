@@ -37,6 +37,8 @@ pub struct Domain {
 #[derive(Debug)]
 pub struct Place {
     pub(crate) id: RuleId,
+    /// The numbers under which those of a tier are counted.
+    pub(crate) tier_ids: Vec<(Box<str>, RuleId)>,
     pub(crate) domain: Box<str>,
     pub(crate) path: Box<str>,
     pub(crate) rule: Rule,
@@ -144,6 +146,17 @@ impl Place {
     /// The rule's name within the process.
     pub fn id(&self) -> RuleId {
         self.id
+    }
+
+    /// The number under which somebody of this tier is counted, in metrics.
+    pub fn counter(&self, tier: Option<&str>) -> RuleId {
+        let tiered = tier.and_then(|tier| self.tier_ids.iter().find(|(name, _)| **name == *tier));
+        tiered.map_or(self.id, |(_, id)| *id)
+    }
+
+    /// Whose number it is: a tier's, or that of those without.
+    pub fn tier(&self, counter: RuleId) -> Option<&str> {
+        self.tier_ids.iter().find(|(_, id)| *id == counter).map(|(name, _)| &**name)
     }
 
     /// The domain. Empty for a named policy.

@@ -17,7 +17,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use tollgate::core::{Decision, Span, Time};
-use tollgate::policy::Place;
+use tollgate::policy::{Place, RuleId};
 use tollgate::{Force, Ruling, Stats, Status, Verdict};
 
 use chunked::Chunked;
@@ -51,6 +51,8 @@ pub(crate) struct Metrics {
 struct RuleName {
     domain: Box<str>,
     rule: Box<str>,
+    /// Empty for those without one.
+    tier: Box<str>,
 }
 
 #[derive(Debug, Default)]
@@ -101,14 +103,14 @@ impl Metrics {
                 continue;
             };
             let answer = self.answer(verdict, status, ruling);
-            let Some(place) = verdict.place(ruling) else {
+            let (Some(place), Some(counter)) = (verdict.place(ruling), ruling.counter()) else {
                 shard.special(Special::Override).observe(answer);
                 continue;
             };
-            match shard.rule(place.id()) {
+            match shard.rule(counter) {
                 Some(counts) => {
                     if counts.is_unused() {
-                        self.remember(place);
+                        self.remember(place, counter);
                     }
                     counts.observe(answer);
                 }
@@ -194,9 +196,11 @@ impl Metrics {
     }
 
     #[cold]
-    fn remember(&self, place: &Place) {
-        let name = || RuleName { domain: place.domain().into(), rule: place.path().into() };
-        if let Some(slot) = self.names.at(place.id().index()) {
+    fn remember(&self, place: &Place, counter: RuleId) {
+        let tier = place.tier(counter).unwrap_or_default();
+        let name =
+            || RuleName { domain: place.domain().into(), rule: place.path().into(), tier: tier.into() };
+        if let Some(slot) = self.names.at(counter.index()) {
             slot.get_or_init(name);
         }
     }

@@ -66,7 +66,7 @@ impl Exposition {
             for special in Special::ALL {
                 let totals = shard.special(special).read();
                 if !totals.is_unused() {
-                    let name = RuleName { domain: "".into(), rule: special.name().into() };
+                    let name = RuleName { domain: "".into(), rule: special.name().into(), tier: "".into() };
                     rules.entry(name).or_default().add(&totals);
                 }
             }
@@ -96,7 +96,8 @@ impl Exposition {
         let mut family = counters(encoder, "ratelimit_decisions", "Decisions, by rule and outcome.")?;
         for (name, totals) in &self.rules {
             for (outcome, value) in OUTCOMES {
-                let labels = [("domain", &*name.domain), ("rule", &*name.rule), ("outcome", outcome)];
+                let mut labels = labels(name);
+                labels.push(("outcome", outcome));
                 put(&mut family, &labels, value(totals))?;
             }
         }
@@ -174,8 +175,10 @@ impl Collector for Exposition {
     }
 }
 
-fn labels(name: &RuleName) -> [(&'static str, &str); 2] {
-    [("domain", &*name.domain), ("rule", &*name.rule)]
+/// The labels of a rule's series. Those of callers without a tier have no label for it, which is the same as an empty one.
+fn labels(name: &RuleName) -> Vec<(&'static str, &str)> {
+    let tier = (!name.tier.is_empty()).then_some(("tier", &*name.tier));
+    [("domain", &*name.domain), ("rule", &*name.rule)].into_iter().chain(tier).collect()
 }
 
 /// A family of counters. `name` is without `_total`, which the encoder adds.

@@ -108,3 +108,18 @@ fn quotas_that_let_others_decide_have_not_denied() {
     ratelimit_decisions_total{domain="d",rule="small",outcome="shadow_denied"} 1
     "#);
 }
+
+#[test]
+fn tiers_are_counted_apart() {
+    let metrics = Metrics::new(0.8);
+    let tiers = vec![("pro".to_owned(), per_minute(9).allowance)];
+    let engine = engine(vec![policy("search", vec![RuleLimit { tiers, ..per_minute(5) }])]);
+    let request = Request::policy("search", b"k");
+    for request in [request, request.tier("pro"), request.tier("pro")] {
+        observe(&metrics, &engine.decide(&request, NOW).unwrap().ready());
+    }
+    assert_snapshot!(decisions(&metrics), @r#"
+    ratelimit_decisions_total{domain="",rule="search",outcome="allowed"} 1
+    ratelimit_decisions_total{domain="",rule="search",tier="pro",outcome="allowed"} 2
+    "#);
+}
