@@ -165,3 +165,6 @@ fn stamp(path: PathBuf) -> Option<Stamp> {
         changed_ns: ns(metadata.ctime(), metadata.ctime_nsec()),
     })
 }
+
+#[cfg(test)]
+mod tests;
