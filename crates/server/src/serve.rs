@@ -24,9 +24,9 @@ use crate::settings::{Listen, Settings};
 use crate::workers::{self, Handler, Workers};
 
 /// How often the ledger is tended.
-const TEND_INTERVAL: Duration = Duration::from_millis(1);
+const TEND_INTERVAL: Duration = Duration::from_millis(5);
 /// After how many of those wall time is looked at.
-const TENDS_PER_WALL_LOOK: u32 = 1_000;
+const TENDS_PER_WALL_LOOK: u32 = 200;
 
 /// Why a server cannot start.
 #[derive(Debug, Error)]
