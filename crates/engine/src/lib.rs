@@ -46,6 +46,7 @@ mod engine;
 mod key;
 mod lease;
 mod meeting;
+mod own_limit;
 mod request;
 mod switches;
 mod verdict;

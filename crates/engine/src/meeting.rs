@@ -3,18 +3,15 @@
 use std::ops::Range;
 
 use smallvec::SmallVec;
-use tollgate_core::{
-    Blocked, Cost, Decision, FixedWindow, Intent, Limit, Outcome, Rate, Refund, SlidingWindow, Tick, Time,
-};
+use tollgate_core::{Cost, Decision, Intent, Limit, Outcome, Refund, Time};
 use tollgate_policy::{
-    Allowance, DefaultAlgorithm, Domain, Overshoot, Period, Place, PlaceIndex, PlacedLimit, Quota, RuleId,
-    Snapshot,
+    Allowance, Domain, Overshoot, Place, PlaceIndex, PlacedLimit, Quota, RuleId, Snapshot,
 };
 use tollgate_store::{Charge, Key};
 
 use crate::engine::{Engine, Question, Scratch};
 use crate::key::{KeyBuffer, percentile};
-use crate::request::{Descriptor, Known, OwnLimit, Request, RequestError, Subject};
+use crate::request::{Descriptor, Known, Request, RequestError, Subject};
 use crate::verdict::{Answer, Force, Ruling, Status, Usual};
 
 /// Stands where a decision is about to be written.
@@ -299,58 +296,6 @@ impl<'a> Meeting<'a> {
             !self.engine.ledger.decide(&peek, self.now).is_allowed()
         })
     }
-}
-
-impl Request<'_> {
-    /// Whether the question can be answered at all.
-    pub(crate) fn check(&self) -> Result<(), RequestError> {
-        match self.subject {
-            Subject::Descriptors { domain: "", .. } => Err(RequestError::NoDomain),
-            Subject::Descriptors { descriptors: [], .. } => Err(RequestError::NoDescriptors),
-            Subject::Descriptors { .. } | Subject::Policy { .. } => Ok(()),
-        }
-    }
-
-    /// The limits that the descriptors bring along, in a domain that anybody knows.
-    pub(crate) fn own_limits(
-        &self,
-        snapshot: &Snapshot,
-        default: DefaultAlgorithm,
-    ) -> Result<Vec<Quota>, RequestError> {
-        let Subject::Descriptors { domain, descriptors } = self.subject else { return Ok(Vec::new()) };
-        if descriptors.iter().all(|descriptor| descriptor.limit.is_none())
-            || snapshot.domain(domain).is_none()
-        {
-            return Ok(Vec::new());
-        }
-        let own =
-            descriptors.iter().enumerate().filter_map(|(index, descriptor)| Some((index, descriptor.limit?)));
-        own.map(|(index, own)| quota(own, default).ok_or(RequestError::UnknownUnit { index })).collect()
-    }
-
-    /// How many answers it gets: one for each descriptor, or one for a policy.
-    pub(crate) fn subjects(&self) -> usize {
-        match self.subject {
-            Subject::Descriptors { descriptors, .. } => descriptors.len(),
-            Subject::Policy { .. } => 1,
-        }
-    }
-}
-
-fn quota(own: OwnLimit, default: DefaultAlgorithm) -> Option<Quota> {
-    let unit = own.unit?;
-    let period = Period::Unit(unit);
-    let limit = match own.requests_per_unit {
-        0 => Blocked.into(),
-        units => {
-            let rate = Rate::new(units, Tick::NANOSECOND.span(period.length()?).ok()?).ok()?;
-            match default {
-                DefaultAlgorithm::SlidingWindow => SlidingWindow::new(rate).into(),
-                DefaultAlgorithm::FixedWindow => FixedWindow::new(rate).into(),
-            }
-        }
-    };
-    Some(Quota { limit, units: own.requests_per_unit, period })
 }
 
 /// The names of all limits that others take the place of.

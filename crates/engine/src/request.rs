@@ -168,6 +168,23 @@ impl<'a> Request<'a> {
             Subject::Policy { .. } => "",
         }
     }
+
+    /// Whether the question can be answered at all.
+    pub(crate) fn check(&self) -> Result<(), RequestError> {
+        match self.subject {
+            Subject::Descriptors { domain: "", .. } => Err(RequestError::NoDomain),
+            Subject::Descriptors { descriptors: [], .. } => Err(RequestError::NoDescriptors),
+            Subject::Descriptors { .. } | Subject::Policy { .. } => Ok(()),
+        }
+    }
+
+    /// How many answers it gets: one for each descriptor, or one for a policy.
+    pub(crate) fn subjects(&self) -> usize {
+        match self.subject {
+            Subject::Descriptors { descriptors, .. } => descriptors.len(),
+            Subject::Policy { .. } => 1,
+        }
+    }
 }
 
 impl<'a> Descriptor<'a> {

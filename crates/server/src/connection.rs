@@ -37,6 +37,7 @@ const PREFACE_LOOK_INTERVAL: Duration = Duration::from_millis(10);
 /// Serves one connection until it closes. When the server stops, requests under way are still answered.
 pub(crate) async fn serve(stream: TcpStream, router: Router, versions: Versions, mut drain: Drain) {
     tokio::select! {
+        biased; // Who has spoken is served, even if the server stops at this very moment.
         spoken = tokio::time::timeout(HEADER_TIMEOUT, spoken(&stream)) => match spoken {
             Ok(true) => {}
             _ => return tracing::debug!("a client connected and said nothing"),
