@@ -70,6 +70,14 @@ fn units_come_back_and_never_above_full() {
 }
 
 #[test]
+fn units_that_come_back_to_a_key_in_debt_are_no_denial() {
+    let gate = gate(RULES);
+    check(&gate, &message(&[costing("ten", 18)]), "OVER_LIMIT | OVER_LIMIT 0 of 10/MINUTE 30s");
+    // Overall and for the descriptor alike: a proxy that sees both must not be told two things.
+    check(&gate, &message(&[giving_back("ten", Some(1))]), "OK | OK 0 of 10/MINUTE 30s");
+}
+
+#[test]
 fn costs_of_any_size() {
     let gate = gate(RULES);
     let dear = RateLimitRequest { hits_addend: u32::MAX, ..message(&[of("ten")]) };
