@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
+use http::HeaderMap;
 use tollgate::core::{Decision, Limit, Time};
 use tollgate::policy::{FileSpec, Problems, Snapshot, Source};
 use tollgate::{Clock, Engine, EngineError, EngineSettings, Lease, Request, RequestError, Verdict};
@@ -88,6 +89,28 @@ impl Gate {
         let answer = self.engine.decide(request, now).map(tollgate::Step::ready);
         self.observe(request, &answer, protocol, now);
         answer
+    }
+
+    /// Decides requests that have arrived together, all at one moment, and shows each verdict as soon as it is there.
+    #[allow(dead_code)]
+    pub(crate) fn decide_batch(
+        &self,
+        requests: &[Request<'_>],
+        protocol: Protocol,
+        mut each: impl FnMut(usize, Result<&Verdict, &RequestError>),
+    ) {
+        let now = self.clock.now();
+        for (index, request) in requests.iter().enumerate() {
+            let answer = self.engine.decide(request, now).map(tollgate::Step::ready);
+            self.observe(request, &answer, protocol, now);
+            each(index, answer.as_ref());
+        }
+    }
+
+    /// Whether whoever sends these header fields may ask. Health is told to everybody.
+    #[allow(dead_code, clippy::unused_self)]
+    pub(crate) fn admits(&self, _protocol: Protocol, _fields: &HeaderMap) -> bool {
+        true
     }
 
     /// Decides a request that holds what it is given.

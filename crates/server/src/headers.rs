@@ -26,25 +26,45 @@ pub(crate) struct Wanted {
 
 /// The header fields of a verdict: lower-case names and values. None, where no limit counts.
 pub(crate) fn fields(verdict: &Verdict, wanted: Wanted) -> Vec<(&'static str, String)> {
-    let Some(advice) = Advice::of(verdict) else { return Vec::new() };
-    let decision = &advice.ruling().decision;
     let mut fields = Vec::with_capacity(9);
-    if wanted.x_ratelimit {
-        fields.push(("x-ratelimit-limit", number(decision.limit)));
-        fields.push(("x-ratelimit-remaining", number(decision.remaining)));
-        fields.extend(advice.moment_s().map(|moment_s| ("x-ratelimit-reset", number(moment_s))));
-    }
-    fields.push(("ratelimit-policy", structured::policies(verdict, &advice)));
-    fields.push(("ratelimit", structured::service_limit(&advice)));
-    if wanted.older {
-        fields.push(("ratelimit-limit", number(decision.limit)));
-        fields.push(("ratelimit-remaining", number(decision.remaining)));
-        fields.extend(advice.delay_s().map(|delay_s| ("ratelimit-reset", number(delay_s))));
-    }
-    fields.extend(advice.retry_after_s().map(|delay_s| ("retry-after", number(delay_s))));
+    each(verdict, wanted, &mut String::new(), |name, value| fields.push((name, value.to_owned())));
     fields
 }
 
-fn number(number: u64) -> String {
-    itoa::Buffer::new().format(number).to_owned()
+/// Tells the header fields of a verdict one after the other. `buffer` is what values are written in: whoever keeps it allocates nothing.
+pub(crate) fn each(
+    verdict: &Verdict,
+    wanted: Wanted,
+    buffer: &mut String,
+    mut tell: impl FnMut(&'static str, &str),
+) {
+    let Some(advice) = Advice::of(verdict) else { return };
+    let mut digits = itoa::Buffer::new();
+    let mut number = |number: u64, name, tell: &mut dyn FnMut(&'static str, &str)| {
+        tell(name, digits.format(number));
+    };
+    let decision = &advice.ruling().decision;
+    if wanted.x_ratelimit {
+        number(decision.limit, "x-ratelimit-limit", &mut tell);
+        number(decision.remaining, "x-ratelimit-remaining", &mut tell);
+        if let Some(moment_s) = advice.moment_s() {
+            number(moment_s, "x-ratelimit-reset", &mut tell);
+        }
+    }
+    buffer.clear();
+    structured::put_policies(buffer, verdict, &advice);
+    tell("ratelimit-policy", buffer);
+    buffer.clear();
+    structured::put_service_limit(buffer, &advice);
+    tell("ratelimit", buffer);
+    if wanted.older {
+        number(decision.limit, "ratelimit-limit", &mut tell);
+        number(decision.remaining, "ratelimit-remaining", &mut tell);
+        if let Some(delay_s) = advice.delay_s() {
+            number(delay_s, "ratelimit-reset", &mut tell);
+        }
+    }
+    if let Some(delay_s) = advice.retry_after_s() {
+        number(delay_s, "retry-after", &mut tell);
+    }
 }

@@ -13,6 +13,7 @@ mod protocol;
 mod reload;
 mod serve;
 mod settings;
+mod stream;
 mod workers;
 
 pub use gate::{Gate, GateSettings};

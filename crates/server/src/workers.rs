@@ -14,6 +14,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc};
 
 use crate::drain::Drain;
+use crate::stream::{Peer, Stream};
 
 /// Connections that were accepted and not yet taken up by their thread.
 const HANDED_OUT_MAX: usize = 256;
@@ -22,7 +23,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// What becomes of a connection.
 pub(crate) type Handler =
-    Arc<dyn Fn(TcpStream, Drain) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
+    Arc<dyn Fn(Stream, Drain) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
 
 type Job = Box<dyn FnOnce() + Send>;
 
@@ -78,21 +79,22 @@ pub(crate) async fn accept(
             accepted = accepted => accepted,
             () = drain.begun() => return,
         };
-        let stream = match accepted.and_then(|(stream, _)| stream.into_std()) {
-            Ok(stream) => stream,
-            Err(error) => {
-                tracing::warn!(%error, "cannot accept a connection");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
-                continue;
-            }
-        };
+        let (stream, peer) =
+            match accepted.and_then(|(stream, address)| Ok((stream.into_std()?, Peer { address }))) {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    tracing::warn!(%error, "cannot accept a connection");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                    continue;
+                }
+            };
         let (handler, drain) = (Arc::clone(&handler), drain.clone());
         let job = move || {
             let serve = async move {
                 match TcpStream::from_std(stream) {
                     Ok(stream) => {
                         let _ = stream.set_nodelay(true); // Slower without, but no reason to refuse.
-                        handler(stream, drain).await;
+                        handler(Stream::plain(stream, peer), drain).await;
                     }
                     Err(error) => tracing::warn!(%error, "cannot serve a connection"),
                 }

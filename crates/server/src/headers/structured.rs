@@ -19,10 +19,9 @@ const POLICIES_MAX: usize = 64;
 /// A longer title is cut.
 pub(super) const TITLE_CHARACTERS_MAX: usize = 256;
 
-/// `"name";q=100;w=60` for every limit that was met, each once. That which [`service_limit`] is about comes first, and so is never
+/// Puts `"name";q=100;w=60` for every limit that was met, each once. That which [`put_service_limit`] is about comes first, and so is never
 /// left out.
-pub(super) fn policies(verdict: &Verdict, advice: &Advice<'_>) -> String {
-    let mut list = String::with_capacity(64);
+pub(super) fn put_policies(list: &mut String, verdict: &Verdict, advice: &Advice<'_>) {
     let met = verdict.rulings().iter().filter(|ruling| advice::counts(ruling)).take(POLICIES_MAX);
     let all = iter::once(advice.ruling()).chain(met);
     for (at, ruling) in all.clone().enumerate() {
@@ -34,24 +33,21 @@ pub(super) fn policies(verdict: &Verdict, advice: &Advice<'_>) -> String {
         if end > 0 {
             list.push_str(", ");
         }
-        put_policy(&mut list, verdict.title(ruling), ruling);
+        put_policy(list, verdict.title(ruling), ruling);
         if list.len() > POLICIES_BYTES_MAX {
             list.truncate(end);
             break;
         }
     }
-    list
 }
 
-/// `"name";r=47;t=42` for the most restrictive limit.
-pub(super) fn service_limit(advice: &Advice<'_>) -> String {
-    let mut item = String::with_capacity(64);
-    put_string(&mut item, advice.title());
-    put_parameter(&mut item, ";r=", advice.ruling().decision.remaining);
+/// Puts `"name";r=47;t=42` for the most restrictive limit.
+pub(super) fn put_service_limit(item: &mut String, advice: &Advice<'_>) {
+    put_string(item, advice.title());
+    put_parameter(item, ";r=", advice.ruling().decision.remaining);
     if let Some(delay_s) = advice.delay_s() {
-        put_parameter(&mut item, ";t=", delay_s);
+        put_parameter(item, ";t=", delay_s);
     }
-    item
 }
 
 fn is_same_policy(verdict: &Verdict, one: &Ruling, other: &Ruling) -> bool {

@@ -12,12 +12,11 @@ mod testing;
 
 use std::sync::Arc;
 
-use tokio::net::TcpStream;
-
 use crate::drain::Drain;
 use crate::gate::Gate;
+use crate::stream::Stream;
 
 /// Serves one connection until it closes, breaks the protocol, or the server stops.
-pub(crate) async fn serve(stream: TcpStream, gate: Arc<Gate>, drain: Drain) {
+pub(crate) async fn serve(stream: Stream, gate: Arc<Gate>, drain: Drain) {
     connection::run(stream, &gate, drain).await;
 }

@@ -1,0 +1,132 @@
+//! One connection as protocols see it: bytes in and out, whatever carries them, and who is at the other end.
+
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::{Buf, BytesMut};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio_rustls::server::TlsStream;
+
+/// What every HTTP/2 connection begins with.
+const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// Who is at the other end of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Peer {
+    pub(crate) address: SocketAddr,
+}
+
+/// A connection.
+pub(crate) struct Stream {
+    io: Io,
+    peer: Peer,
+    /// What was read to find out what the client speaks, and has still to be read by whoever serves it.
+    head: BytesMut,
+}
+
+enum Io {
+    Plain(TcpStream),
+    #[allow(dead_code)]
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+impl Stream {
+    pub(crate) fn plain(stream: TcpStream, peer: Peer) -> Stream {
+        Stream { io: Io::Plain(stream), peer, head: BytesMut::new() }
+    }
+
+    #[allow(dead_code)]
+    pub(crate) fn tls(stream: TlsStream<TcpStream>, peer: Peer) -> Stream {
+        Stream { io: Io::Tls(Box::new(stream)), peer, head: BytesMut::new() }
+    }
+
+    /// Who is at the other end.
+    pub(crate) fn peer(&self) -> Peer {
+        self.peer
+    }
+
+    /// Waits until it is clear whether the client speaks HTTP/2. What it has said so far is still there to be read. An error if the
+    /// client has gone.
+    pub(crate) async fn speaks_http2(&mut self) -> io::Result<bool> {
+        loop {
+            let seen = self.head.len().min(PREFACE.len());
+            if self.head[..seen] != PREFACE[..seen] {
+                return Ok(false);
+            }
+            if seen == PREFACE.len() {
+                return Ok(true);
+            }
+            let read = match &mut self.io {
+                Io::Plain(stream) => stream.read_buf(&mut self.head).await?,
+                Io::Tls(stream) => stream.read_buf(&mut self.head).await?,
+            };
+            if read == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+    }
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let stream = self.get_mut();
+        if !stream.head.is_empty() {
+            let length = stream.head.len().min(buffer.remaining());
+            buffer.put_slice(&stream.head[..length]);
+            stream.head.advance(length);
+            return Poll::Ready(Ok(()));
+        }
+        match &mut stream.io {
+            Io::Plain(stream) => Pin::new(stream).poll_read(context, buffer),
+            Io::Tls(stream) => Pin::new(stream).poll_read(context, buffer),
+        }
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        match &mut self.get_mut().io {
+            Io::Plain(stream) => Pin::new(stream).poll_write(context, bytes),
+            Io::Tls(stream) => Pin::new(stream).poll_write(context, bytes),
+        }
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match &mut self.get_mut().io {
+            Io::Plain(stream) => Pin::new(stream).poll_write_vectored(context, slices),
+            Io::Tls(stream) => Pin::new(stream).poll_write_vectored(context, slices),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match &self.io {
+            Io::Plain(stream) => stream.is_write_vectored(),
+            Io::Tls(stream) => stream.is_write_vectored(),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.get_mut().io {
+            Io::Plain(stream) => Pin::new(stream).poll_flush(context),
+            Io::Tls(stream) => Pin::new(stream).poll_flush(context),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.get_mut().io {
+            Io::Plain(stream) => Pin::new(stream).poll_shutdown(context),
+            Io::Tls(stream) => Pin::new(stream).poll_shutdown(context),
+        }
+    }
+}
