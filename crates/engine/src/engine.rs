@@ -222,7 +222,7 @@ impl Engine {
 
     /// Answers a question by the rules of a snapshot.
     fn answer(&self, question: &Question<'_>, snapshot: Option<&Snapshot>) -> Result<Found, RequestError> {
-        let snapshot = self.check(question.request, snapshot)?;
+        let snapshot = question.request.answerable_by(snapshot)?;
         if self.switches.spares_domain(question.request.domain()) {
             return Ok(Found::spared(question.request));
         }
@@ -234,16 +234,6 @@ impl Engine {
             return Err(RequestError::NothingToHold);
         }
         Ok(self.conclude(meeting, &mut scratch.0))
-    }
-
-    /// Whether a question can be answered at all, and by which rules.
-    fn check<'a>(
-        &self,
-        request: &Request<'_>,
-        snapshot: Option<&'a Snapshot>,
-    ) -> Result<&'a Snapshot, RequestError> {
-        request.check()?;
-        snapshot.ok_or(RequestError::NotLoaded)
     }
 
     /// Asks the limits that a request meets.

@@ -26,16 +26,15 @@ struct Asked {
     keys: Vec<(&'static str, &'static str)>,
     cost: u64,
     peek: bool,
-    own: Option<Option<Unit>>,
+    own: Option<OwnLimit>,
 }
 
 fn asked() -> impl Strategy<Value = Asked> {
     let key = prop::sample::select(vec!["few", "two", "shadow", "quota", "places", "unknown"]);
     let domain = prop::sample::select(vec!["d", "d", "d", "d", "", "elsewhere", "policy", "no policy"]);
-    let own = prop::option::weighted(
-        0.1,
-        prop::option::weighted(0.8, prop::sample::select(vec![Unit::Hour, Unit::Day])),
-    );
+    let unit = prop::option::weighted(0.8, prop::sample::select(vec![Unit::Hour, Unit::Day]));
+    let own = unit.prop_map(|unit| OwnLimit { requests_per_unit: 2, unit });
+    let own = prop::option::weighted(0.1, own);
     let entries = vec((key, prop::sample::select(vec!["x", "y"])), 0..4);
     (domain, entries, 0..3_u64, prop::bool::weighted(0.1), own).prop_map(
         |(domain, mut keys, cost, peek, own)| {
@@ -73,8 +72,10 @@ fn check(all: &[Asked], size: usize, prepare: impl Fn(&Engine)) {
         .iter()
         .zip(&entries)
         .map(|(asked, entries)| {
-            let limit = asked.own.map(|unit| OwnLimit { requests_per_unit: 2, unit });
-            entries.iter().map(|entries| Descriptor { limit, ..Descriptor::new(entries) }).collect()
+            entries
+                .iter()
+                .map(|entries| Descriptor { limit: asked.own, ..Descriptor::new(entries) })
+                .collect()
         })
         .collect();
     let requests: Vec<_> = all

@@ -1,12 +1,14 @@
 //! One HTTP connection, of either version, from its first byte to its graceful end.
 
+use std::convert::Infallible;
 use std::time::Duration;
 
-use axum::Router;
+use axum::response::Response;
+use http::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use tower::Service;
 
 use crate::drain::Drain;
 use crate::stream::Stream;
@@ -31,7 +33,11 @@ pub(crate) enum Versions {
 }
 
 /// Serves one connection until it closes. When the server stops, requests under way are still answered.
-pub(crate) async fn serve(mut stream: Stream, router: Router, versions: Versions, mut drain: Drain) {
+pub(crate) async fn serve<S, A>(mut stream: Stream, service: S, versions: Versions, mut drain: Drain)
+where
+    S: Fn(Request<Incoming>) -> A,
+    A: Future<Output = Result<Response, Infallible>> + Send + 'static,
+{
     let peer = stream.peer();
     let is_http2 = tokio::select! {
         biased; // Who has spoken is served, even if the server stops at this very moment.
@@ -42,9 +48,9 @@ pub(crate) async fn serve(mut stream: Stream, router: Router, versions: Versions
         },
         () = drain.begun() => return,
     };
-    let service = service_fn(move |mut request| {
+    let service = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(peer);
-        router.clone().call(request)
+        service(request)
     });
     // The two kinds of connection are alike, but have no trait in common.
     macro_rules! finish {

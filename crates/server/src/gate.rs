@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use http::HeaderMap;
 use tollgate::core::{Decision, Limit, Time};
 use tollgate::policy::{FileSpec, Problems, Snapshot, Source};
-use tollgate::{Clock, Engine, EngineError, EngineSettings, Lease, Request, RequestError, Verdict};
+use tollgate::{Clock, Engine, EngineError, EngineSettings, Lease, Request, RequestError, Throttle, Verdict};
 
-use crate::metrics::{Metrics, Protocol};
+use crate::metrics::{Metrics, Outcomes, Protocol};
 
 /// How the gate answers.
 #[derive(Clone, Debug)]
@@ -92,19 +92,27 @@ impl Gate {
     }
 
     /// Decides requests that have arrived together, all at one moment, and shows each verdict as soon as it is there.
-    #[allow(dead_code)]
     pub(crate) fn decide_batch(
         &self,
         requests: &[Request<'_>],
         protocol: Protocol,
         mut each: impl FnMut(usize, Result<&Verdict, &RequestError>),
     ) {
-        let now = self.clock.now();
-        for (index, request) in requests.iter().enumerate() {
-            let answer = self.engine.decide(request, now).map(tollgate::Step::ready);
-            self.observe(request, &answer, protocol, now);
-            each(index, answer.as_ref());
-        }
+        let (now, mut outcomes) = (self.clock.now(), Outcomes::default());
+        self.engine.decide_batch(requests, now, |index, answer| {
+            match answer {
+                Ok(_) if requests.get(index).is_some_and(|request| request.peek) => {
+                    self.metrics.observe_peek(protocol);
+                }
+                Ok(verdict) => {
+                    outcomes.count(verdict.allowed());
+                    self.metrics.observe_rules(verdict);
+                }
+                Err(_) => self.metrics.observe_bad_request(protocol),
+            }
+            each(index, answer);
+        });
+        self.metrics.observe(protocol, outcomes, self.clock.now().since(now));
     }
 
     /// Whether whoever sends these header fields may ask. Health is told to everybody.
@@ -133,16 +141,23 @@ impl Gate {
         self.engine.release(lease, self.clock.now())
     }
 
-    /// Decides for a caller that brings its own limit with every call. A cost of zero only asks, and is counted as a peek.
-    pub(crate) fn throttle(&self, key: &[u8], limit: &Limit, cost: u64) -> Decision {
+    /// Gets ready to decide for a caller that brings its own limit with every call.
+    pub(crate) fn prepare_throttle(&self, key: &[u8], limit: &Limit, cost: u64) -> Throttle {
+        self.engine.prepare_throttle(key, limit, cost)
+    }
+
+    /// Decides calls that have arrived together, all at one moment. A cost of zero only asks, and is counted as a peek.
+    pub(crate) fn decide_throttles(&self, throttles: &[Throttle], decisions: &mut Vec<Decision>) {
         let now = self.clock.now();
-        let decision = self.engine.throttle(key, limit, cost, now);
-        if cost == 0 {
+        decisions.clear();
+        decisions.extend(throttles.iter().map(|throttle| self.engine.decide_throttle(throttle, now)));
+        let took = self.clock.now().since(now);
+        let is_peek = |throttle: &Throttle| throttle.cost() == 0;
+        for _ in throttles.iter().filter(|throttle| is_peek(throttle)) {
             self.metrics.observe_peek(Protocol::Resp);
-        } else {
-            self.metrics.observe_throttle(&decision, self.clock.now().since(now));
         }
-        decision
+        let taken = throttles.iter().zip(&*decisions).filter(|(throttle, _)| !is_peek(throttle));
+        self.metrics.observe_throttles(taken.map(|(_, decision)| decision), took);
     }
 
     pub(crate) fn engine(&self) -> &Engine {
@@ -189,7 +204,12 @@ impl Gate {
     ) {
         match answer {
             Ok(_) if request.peek => self.metrics.observe_peek(protocol),
-            Ok(verdict) => self.metrics.observe(verdict, protocol, self.clock.now().since(since)),
+            Ok(verdict) => {
+                let mut outcomes = Outcomes::default();
+                outcomes.count(verdict.allowed());
+                self.metrics.observe_rules(verdict);
+                self.metrics.observe(protocol, outcomes, self.clock.now().since(since));
+            }
             Err(_) => self.metrics.observe_bad_request(protocol),
         }
     }

@@ -13,6 +13,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tollgate::EngineError;
 use tollgate::policy::Problems;
+use tower::Service as _;
 
 use crate::admin;
 use crate::connection::{self, Versions};
@@ -103,9 +104,7 @@ pub async fn serve(settings: Settings) -> Result<Running, ServeError> {
         connections_max: settings.connections_max.clamp(1, Semaphore::MAX_PERMITS),
     };
     let addresses = Addresses {
-        http: starting
-            .listen("http", settings.http, web(http::router(Arc::clone(&gate)), Versions::Any))
-            .await?,
+        http: starting.listen("http", settings.http, http(&gate)).await?,
         grpc: starting
             .listen("grpc", settings.grpc, web(rls::router(Arc::clone(&gate)), Versions::Two))
             .await?,
@@ -202,7 +201,20 @@ impl Starting {
 }
 
 fn web(router: axum::Router, versions: Versions) -> Handler {
-    Arc::new(move |stream, drain| Box::pin(connection::serve(stream, router.clone(), versions, drain)))
+    Arc::new(move |stream, drain| {
+        let router = router.clone();
+        let answer = move |request| router.clone().call(request);
+        Box::pin(connection::serve(stream, answer, versions, drain))
+    })
+}
+
+fn http(gate: &Arc<Gate>) -> Handler {
+    let service = http::Service::new(Arc::clone(gate));
+    Arc::new(move |stream, drain| {
+        let service = service.clone();
+        let answer = move |request| service.clone().answer(request);
+        Box::pin(connection::serve(stream, answer, Versions::Any, drain))
+    })
 }
 
 fn redis(gate: &Arc<Gate>) -> Handler {

@@ -73,7 +73,7 @@ type Rules<'a> = Result<Option<(&'a Snapshot, Usual<Quota>)>, RequestError>;
 
 fn rules<'a>(engine: &Engine, question: &Question<'_>, snapshot: Option<&'a Snapshot>) -> Rules<'a> {
     let request = question.request;
-    let snapshot = engine.check(request, snapshot)?;
+    let snapshot = request.answerable_by(snapshot)?;
     if engine.switches.spares_domain(request.domain()) {
         return Ok(None);
     }

@@ -12,7 +12,7 @@ use tollgate::policy::{FileSpec, Unit};
 use tollgate::{Descriptor, Engine, OwnLimit, Request, Stats, Verdict};
 
 use super::chunked::Chunked;
-use super::{Metrics, Protocol, classic};
+use super::{Metrics, Outcomes, Protocol, classic};
 use crate::headers::samples::{
     NOW, ask, domain, engine, engine_settings, per_minute, policy, rate, rule, shadow,
 };
@@ -34,7 +34,14 @@ fn rules(metrics: &Metrics) -> String {
 }
 
 fn observe(metrics: &Metrics, verdict: &Verdict) {
-    metrics.observe(verdict, Protocol::Http, TOOK);
+    observe_took(metrics, verdict, TOOK);
+}
+
+fn observe_took(metrics: &Metrics, verdict: &Verdict, took: Span) {
+    let mut outcomes = Outcomes::default();
+    outcomes.count(verdict.allowed());
+    metrics.observe_rules(verdict);
+    metrics.observe(Protocol::Http, outcomes, took);
 }
 
 fn decide(engine: &Engine, domain: &str, descriptors: &[Descriptor<'_>]) -> Verdict {
@@ -55,7 +62,7 @@ fn what_rules_have_decided() {
     }
     let throttle = TokenBucket::new(rate(1, Duration::from_secs(1)), 1).unwrap().into();
     for _ in 0..2 {
-        metrics.observe_throttle(&engine.throttle(b"k", &throttle, 1, NOW), TOOK);
+        metrics.observe_throttles([engine.throttle(b"k", &throttle, 1, NOW)].iter(), TOOK);
     }
     assert_snapshot!(lines(&metrics, |line| line.contains("rule") && !line.contains("config")), @r#"
     # HELP ratelimit_decisions Decisions, by rule and outcome.
@@ -96,7 +103,7 @@ fn what_came_in() {
     let metrics = Metrics::new(0.8);
     let engine = engine(vec![policy("search", vec![per_minute(1)])]);
     for took_ns in [1, 250, 251, 1_000_000_000] {
-        metrics.observe(&ask(&engine, "search"), Protocol::Http, Span::from_ticks(took_ns));
+        observe_took(&metrics, &ask(&engine, "search"), Span::from_ticks(took_ns));
     }
     metrics.observe_bad_request(Protocol::Resp);
     metrics.observe_peek(Protocol::Http);

@@ -17,18 +17,21 @@ mod question;
 #[cfg(test)]
 mod tests;
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
-use axum::body::{Body, Bytes};
+use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
+use axum::{BoxError, Router};
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
+use hyper::body::Incoming;
 use tollgate::{Lease, Verdict};
+use tower::Service as _;
 
 pub(crate) use self::answer::denial_body;
 use self::problem::Problem;
@@ -64,6 +67,27 @@ POST /v1/release    {"lease"}
 POST /json          as envoyproxy/ratelimit
 GET  /healthz, /readyz, /healthcheck
 "#;
+
+/// What the HTTP listener answers with. The question that is asked most goes past the router, which would cost about as much as
+/// the answer.
+#[derive(Clone)]
+pub(crate) struct Service {
+    gate: Arc<Gate>,
+    router: Router,
+}
+
+impl Service {
+    pub(crate) fn new(gate: Arc<Gate>) -> Service {
+        Service { router: router(Arc::clone(&gate)), gate }
+    }
+
+    pub(crate) async fn answer(mut self, request: http::Request<Incoming>) -> Result<Response, Infallible> {
+        if request.method() == Method::POST && request.uri().path() == "/v1/check" {
+            return Ok(answer_check(&self.gate, request).await.into_response());
+        }
+        self.router.call(request).await
+    }
+}
 
 /// All routes of the HTTP listener.
 pub(crate) fn router(gate: Arc<Gate>) -> Router {
@@ -108,8 +132,12 @@ async fn healthcheck(State(gate): State<Arc<Gate>>) -> (StatusCode, &'static str
 }
 
 async fn check(State(gate): State<Arc<Gate>>, request: Request) -> Result<Response, Problem> {
-    let (older, body) = (wants_older(&request), body(&gate, request, BODY_BYTES_MAX).await?);
-    let question = counted(&gate, Question::read(&body))?;
+    answer_check(&gate, request).await
+}
+
+async fn answer_check<B: Sent>(gate: &Gate, request: http::Request<B>) -> Result<Response, Problem> {
+    let (older, body) = (wants_older(&request), body(gate, request, BODY_BYTES_MAX).await?);
+    let question = counted(gate, Question::read(&body))?;
     let verdict = question.ask(false, |request| gate.decide(request, Protocol::Http))?;
     Ok(respond(&verdict, older, answer::body(&verdict)))
 }
@@ -148,11 +176,15 @@ async fn json(State(gate): State<Arc<Gate>>, request: Request) -> Result<Respons
 }
 
 /// Reads a whole body.
-async fn body(gate: &Gate, request: Request, max: usize) -> Result<Bytes, Problem> {
+async fn body<B: Sent>(gate: &Gate, request: http::Request<B>, max: usize) -> Result<Bytes, Problem> {
     counted(gate, read_body(request, max).await)
 }
 
-async fn read_body(request: Request, max: usize) -> Result<Bytes, Problem> {
+/// A body that a client sends.
+trait Sent: HttpBody<Data = Bytes, Error: Into<BoxError>> + Unpin {}
+impl<B: HttpBody<Data = Bytes, Error: Into<BoxError>> + Unpin> Sent for B {}
+
+async fn read_body<B: Sent>(request: http::Request<B>, max: usize) -> Result<Bytes, Problem> {
     let (head, body) = request.into_parts();
     // Said before anything is read, so that the sender need not bother.
     let length =
@@ -160,7 +192,7 @@ async fn read_body(request: Request, max: usize) -> Result<Bytes, Problem> {
     if length.is_some_and(|length| length > max as u64) {
         return Err(Problem::BodyTooLarge { max });
     }
-    let body: Limited<Body> = Limited::new(body, max);
+    let body = Limited::new(body, max);
     match tokio::time::timeout(BODY_TIMEOUT, body.collect()).await {
         Ok(Ok(body)) => Ok(body.to_bytes()),
         Ok(Err(error)) if error.is::<LengthLimitError>() => Err(Problem::BodyTooLarge { max }),
@@ -177,7 +209,7 @@ fn counted<T, E>(gate: &Gate, answer: Result<T, E>) -> Result<T, E> {
     answer
 }
 
-fn wants_older(request: &Request) -> bool {
+fn wants_older<B>(request: &http::Request<B>) -> bool {
     request.uri().query().is_some_and(|query| query.split('&').any(|parameter| parameter == "headers=older"))
 }
 

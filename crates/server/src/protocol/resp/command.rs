@@ -2,6 +2,7 @@
 
 mod about;
 mod client;
+mod pending;
 mod policy;
 mod table;
 #[cfg(test)]
@@ -11,6 +12,9 @@ mod throttle;
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use tollgate::core::Limit;
+
+use self::pending::Pending;
 use super::frame::Arguments;
 use super::reply::{Replies, Version};
 use crate::gate::Gate;
@@ -28,13 +32,16 @@ pub(super) struct Session<'g> {
     id: u64,
     name: Vec<u8>,
     is_over: bool,
+    pending: Pending,
+    /// The numbers that came with the last call that brought a limit, and that limit: most clients bring the same one every time.
+    last_limit: Option<((u64, u64, u64), Limit)>,
 }
 
 impl<'g> Session<'g> {
     pub(super) fn new(gate: &'g Gate) -> Session<'g> {
         // Relaxed: numbers need to differ, and order nothing.
         let id = LAST_ID.fetch_add(1, Ordering::Relaxed) + 1;
-        Session { gate, id, name: Vec::new(), is_over: false }
+        Session { gate, id, name: Vec::new(), is_over: false, pending: Pending::default(), last_limit: None }
     }
 
     /// Whether the connection is to be closed.
@@ -54,15 +61,21 @@ impl<'g> Session<'g> {
     }
 }
 
-/// Runs one command and adds its answer. An empty line has none.
+/// Runs one command. Its answer is added now or, if it can be decided together with others, when the session settles. An empty
+/// line has none.
 pub(super) fn run(session: &mut Session<'_>, arguments: Arguments<'_>, replies: &mut Replies) {
     let Some(name) = arguments.get(0) else { return };
-    match table::find(name) {
+    let command = table::find(name);
+    if !command.is_some_and(|command| command.waits) {
+        session.settle(replies);
+    }
+    match command {
         Some(command) if command.takes(arguments.len()) => (command.run)(session, arguments, replies),
         Some(command) => {
             if command.is_limiting() {
                 session.count_bad_call();
             }
+            session.settle(replies);
             wrong_number(command.name, replies);
         }
         None if is_http(name) => {

@@ -36,8 +36,18 @@ enum BadCall {
 }
 
 pub(super) fn check(session: &mut Session<'_>, arguments: Arguments<'_>, replies: &mut Replies) {
-    let verdict = request(arguments).and_then(|request| decide(session, &request));
-    answer_or_error(session, verdict, replies, |verdict, replies| put(&verdict, ANSWER_LENGTH, replies));
+    match request(arguments) {
+        Ok(request) => session.wait_check(&request, replies),
+        Err(error) => {
+            session.settle(replies);
+            answer_or_error(session, Err(error), replies, |(), _| {});
+        }
+    }
+}
+
+/// The answer to a call that takes.
+pub(super) fn put_answer(verdict: &Verdict, replies: &mut Replies) {
+    put(verdict, ANSWER_LENGTH, replies);
 }
 
 pub(super) fn peek(session: &mut Session<'_>, arguments: Arguments<'_>, replies: &mut Replies) {

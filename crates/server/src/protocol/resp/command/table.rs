@@ -13,6 +13,8 @@ pub(super) struct Command {
     arguments_max: usize,
     /// Where its key stands, or 0.
     pub(super) key_at: usize,
+    /// Whether its calls wait for each other, to be decided together.
+    pub(super) waits: bool,
     pub(super) flags: &'static [&'static str],
     pub(super) group: &'static str,
     pub(super) summary: &'static str,
@@ -50,6 +52,10 @@ impl Command {
         Command { key_at, ..self }
     }
 
+    const fn waits(self) -> Command {
+        Command { waits: true, ..self }
+    }
+
     const fn takes_from(self, arguments_min: usize, arguments_max: usize) -> Command {
         Command { arguments_min, arguments_max, ..self }
     }
@@ -77,6 +83,7 @@ const fn limiting(name: &'static str, summary: &'static str, run: Run) -> Comman
         arguments_min: 1,
         arguments_max: 1,
         key_at: 0,
+        waits: false,
         flags: &["write", "fast"],
         group: LIMITING,
         summary,
@@ -114,6 +121,7 @@ const POLICY: &[Parameter] = &[
 /// All commands, those first that are asked most.
 pub(super) static ALL: [Command; 16] = [
     limiting("cl.throttle", "Takes units from the bucket of a key, as redis-cell does", throttle::throttle)
+        .waits()
         .takes_from(5, 6)
         .key_at(1)
         .shows(&[
@@ -124,6 +132,7 @@ pub(super) static ALL: [Command; 16] = [
             optional("quantity", "integer"),
         ]),
     limiting("tg.check", "Takes units of a key under a named policy", policy::check)
+        .waits()
         .takes_from(3, 6)
         .key_at(2)
         .shows(POLICY),

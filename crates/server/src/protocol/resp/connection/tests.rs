@@ -121,8 +121,8 @@ async fn a_client_that_goes_away_is_no_problem() {
     .await;
 }
 
-#[test]
-fn answers_wait_to_be_written_before_more_are_made() {
+#[tokio::test]
+async fn answers_wait_to_be_written_before_more_are_made() {
     let gate = gate();
     let mut connection = Connection::new(&gate);
     let (message, commands) = ("x".repeat(1_000), 1_000);
@@ -219,4 +219,55 @@ async fn a_client_that_stays_is_not_waited_for_when_the_server_stops() {
         assert!(ended.is_ok(), "{sent:?}");
     };
     tokio::join!(ends("PING\r\n"), ends("QUIT\r\n"), ends("'\r\n"));
+}
+
+/// Longer than anybody is waited for, but far less than a test may take: time is made up.
+const LONG: Duration = Duration::from_hours(1);
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_never_completes_its_command_is_not_waited_for() {
+    with_client(async |mut client, _stopper| {
+        client.write_all(b"PING\r\n").await.unwrap();
+        receive(&mut client, "+PONG\r\n").await;
+        // A byte a second, for ever: it is not silent, but it asks nothing.
+        let mut slow = b"*1\r\n$100\r\n".iter().copied().chain(std::iter::repeat(b'x'));
+        for sent in 0.. {
+            assert!(Duration::from_secs(sent) < 3 * COMMAND_TIME_MAX, "still listened to");
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            let byte = slow.next().unwrap();
+            if tokio::time::timeout(Duration::from_millis(1), client.read(&mut [0; 1])).await.is_ok() {
+                break;
+            }
+            let _ = client.write_all(&[byte]).await; // The server may be gone by now.
+        }
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_idle_client_is_waited_for_but_not_for_ever() {
+    with_client(async |mut client, _stopper| {
+        tokio::time::sleep(COMMAND_TIME_MAX * (IDLE_LOOKS_MAX - 1)).await;
+        client.write_all(b"PING\r\n").await.unwrap();
+        receive(&mut client, "+PONG\r\n").await;
+        tokio::time::sleep(COMMAND_TIME_MAX * (IDLE_LOOKS_MAX - 1)).await;
+        client.write_all(b"PING\r\n").await.unwrap();
+        receive(&mut client, "+PONG\r\n").await;
+        tokio::time::timeout(LONG, receive_end(&mut client)).await.unwrap();
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_takes_no_answers_is_not_waited_for() {
+    let (mut client, server) = duplex(1 << 10);
+    let (gate, stopper) = (gate(), Stopper::new());
+    let flood = async {
+        let _ = client.write_all("PING\r\n".repeat(10_000).as_bytes()).await;
+        tokio::time::sleep(LONG).await;
+    };
+    tokio::select! {
+        () = run(server, &gate, stopper.drain()) => {}
+        () = flood => panic!("it is still waited for"),
+    }
 }
