@@ -124,6 +124,16 @@ fn number<N: std::str::FromStr>(argument: &[u8]) -> Option<N> {
     std::str::from_utf8(argument).ok()?.parse().ok()
 }
 
+/// A number of units or seconds. There are several in every call, so the usual ones are read without looking at text.
+fn units(argument: &[u8]) -> Option<u64> {
+    /// So many digits always fit.
+    const DIGITS_SURE: usize = 19;
+    if argument.is_empty() || argument.len() > DIGITS_SURE || !argument.iter().all(u8::is_ascii_digit) {
+        return number(argument);
+    }
+    Some(argument.iter().fold(0, |number, digit| 10 * number + u64::from(digit - b'0')))
+}
+
 /// A number as an answer has it. Larger ones than fit are cut.
 fn integer(number: impl TryInto<i64>) -> i64 {
     number.try_into().unwrap_or(i64::MAX)

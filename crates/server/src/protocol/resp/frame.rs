@@ -97,6 +97,11 @@ impl Parser {
     /// Goes on with the command at the start of `input`, of which earlier calls may have seen a shorter piece. Once it is complete,
     /// says how long it was; its arguments can be had until the next call, which is about the command after it.
     pub(super) fn parse(&mut self, input: &[u8]) -> Result<Option<usize>, ProtocolError> {
+        if matches!(self.awaited, Awaited::Command)
+            && let Some(length) = self.whole(input)
+        {
+            return Ok(Some(length));
+        }
         loop {
             let complete = match self.awaited {
                 Awaited::Command => self.start(input)?,
@@ -119,6 +124,25 @@ impl Parser {
     /// The arguments of the command that was just found at the start of `input`. There are none in an empty line or array.
     pub(super) fn arguments<'a>(&'a self, input: &'a [u8]) -> Arguments<'a> {
         Arguments { bytes: if self.is_line { &self.unquoted } else { input }, ranges: &self.ranges }
+    }
+
+    /// Finds a command that is there as a whole and has nothing unusual about it: an array of less than a hundred strings, each shorter
+    /// than a hundred bytes. That is nearly every command, and takes half the time of the steps below, which are left all others.
+    fn whole(&mut self, input: &[u8]) -> Option<usize> {
+        let (count, mut at) = short_header(input, 0, b'*').filter(|&(count, _)| count > 0)?;
+        self.ranges.clear();
+        for _ in 0..count {
+            let (length, start) = short_header(input, at, b'$')?;
+            let end = start + length;
+            if input.get(end..end + LINE_END.len())? != LINE_END {
+                return None;
+            }
+            self.ranges.push(start..end);
+            at = end + LINE_END.len();
+        }
+        self.is_line = false;
+        self.at = at;
+        Some(at)
     }
 
     // Each step says whether the command is complete, or nothing if it needs more bytes.
@@ -191,6 +215,21 @@ impl Parser {
         inline::split(line, &mut self.unquoted, &mut self.ranges)?;
         self.at = end + 1;
         Ok(Some(true))
+    }
+}
+
+/// A header whose number has one digit or two: the number, and where the header ends.
+#[inline]
+fn short_header(input: &[u8], at: usize, mark: u8) -> Option<(usize, usize)> {
+    let digit = |byte: u8| usize::from(byte.wrapping_sub(b'0'));
+    match *input.get(at..at + 5)?.first_chunk::<5>()? {
+        [first, one, b'\r', b'\n', _] if first == mark && digit(one) <= 9 => Some((digit(one), at + 4)),
+        [first, ten, one, b'\r', b'\n']
+            if first == mark && (1..=9).contains(&digit(ten)) && digit(one) <= 9 =>
+        {
+            Some((10 * digit(ten) + digit(one), at + 5))
+        }
+        _ => None,
     }
 }
 

@@ -12,7 +12,7 @@ use tollgate::{Lease, NotALease, Request, RequestError, Subject, Verdict};
 
 use super::super::frame::Arguments;
 use super::super::reply::Replies;
-use super::{Session, integer, number};
+use super::{Session, integer, units};
 use crate::headers::Advice;
 use crate::metrics::Protocol;
 
@@ -108,7 +108,7 @@ fn request(arguments: Arguments<'_>) -> Result<Request<'_>, BadCall> {
         _ => return Err(BadCall::Syntax),
     };
     let cost = match cost_at {
-        Some(index) => arguments.get(index).and_then(number).ok_or(BadCall::Cost)?,
+        Some(index) => arguments.get(index).and_then(units).ok_or(BadCall::Cost)?,
         None => 1,
     };
     let tier = tier_at.map(|index| text(arguments, index, "tier")).transpose()?;

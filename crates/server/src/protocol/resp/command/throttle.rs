@@ -14,7 +14,7 @@ use tollgate::core::{Decision, Limit, LimitError, Rate, Span, Tick, TokenBucket}
 
 use super::super::frame::Arguments;
 use super::super::reply::Replies;
-use super::{Session, integer, number};
+use super::{Session, integer, units};
 
 /// The longest period, and the longest time that a bucket may take to fill: 146 years.
 const SECONDS_MAX: u64 = Span::MAX.ticks() / 1_000_000_000;
@@ -98,7 +98,7 @@ fn within(
 ) -> Result<u64, BadCall> {
     arguments
         .get(index)
-        .and_then(number)
+        .and_then(units)
         .filter(|number| (least..=most).contains(number))
         .ok_or(BadCall::Number { argument, least, most })
 }

@@ -221,6 +221,25 @@ async fn a_client_that_stays_is_not_waited_for_when_the_server_stops() {
     tokio::join!(ends("PING\r\n"), ends("QUIT\r\n"), ends("'\r\n"));
 }
 
+/// From the bytes that were read to those that are to be written.
+#[tokio::test]
+async fn pipelines_are_answered_without_allocating() {
+    let gate = gate();
+    let mut connection = Connection::new(&gate);
+    let mut answer = |pipeline: &[u8]| {
+        connection.input.extend_from_slice(pipeline);
+        assert_eq!(connection.answer(), Batch::Answered);
+        connection.replies.clear(KEPT_BYTES_MAX);
+    };
+    let throttle = b"*5\r\n$11\r\nCL.THROTTLE\r\n$1\r\nk\r\n$2\r\n15\r\n$2\r\n30\r\n$2\r\n60\r\n";
+    let check = b"*3\r\n$8\r\nTG.CHECK\r\n$5\r\nsmall\r\n$1\r\nk\r\n";
+    for pipeline in [throttle.repeat(16), check.repeat(16), [&throttle[..], check].concat().repeat(40)] {
+        answer(&pipeline); // The first time, buffers grow.
+        let allocated = allocation_counter::measure(|| (0..100).for_each(|_| answer(&pipeline)));
+        assert_eq!(allocated.count_total, 0, "{}", pipeline.escape_ascii());
+    }
+}
+
 /// Longer than anybody is waited for, but far less than a test may take: time is made up.
 const LONG: Duration = Duration::from_hours(1);
 
