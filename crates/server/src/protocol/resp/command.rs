@@ -19,6 +19,9 @@ use crate::metrics::Protocol;
 /// How much of an unknown command, and of its arguments, is shown to whoever sent it.
 const SHOWN_BYTES_MAX: usize = 128;
 
+/// What is said to a client that has yet to show a token.
+const NOT_ADMITTED: &str = "NOAUTH Authentication required.";
+
 /// Gives every connection a number of its own.
 static LAST_ID: AtomicU64 = AtomicU64::new(0);
 
@@ -27,6 +30,8 @@ pub(super) struct Session<'g> {
     gate: &'g Gate,
     id: u64,
     name: Vec<u8>,
+    /// Whether it may ask: it has shown a token, or none is wanted.
+    is_admitted: bool,
     is_over: bool,
 }
 
@@ -34,12 +39,18 @@ impl<'g> Session<'g> {
     pub(super) fn new(gate: &'g Gate) -> Session<'g> {
         // Relaxed: numbers need to differ, and order nothing.
         let id = LAST_ID.fetch_add(1, Ordering::Relaxed) + 1;
-        Session { gate, id, name: Vec::new(), is_over: false }
+        let is_admitted = !gate.access().wants_token(Protocol::Resp);
+        Session { gate, id, name: Vec::new(), is_admitted, is_over: false }
     }
 
     /// Whether the connection is to be closed.
     pub(super) fn is_over(&self) -> bool {
         self.is_over
+    }
+
+    /// Whether it may ask.
+    pub(super) fn is_admitted(&self) -> bool {
+        self.is_admitted
     }
 
     /// Counts a call that has no answer.
@@ -50,6 +61,7 @@ impl<'g> Session<'g> {
     /// Forgets what the client has told about itself.
     fn reset(&mut self, replies: &mut Replies) {
         self.name = Vec::new();
+        self.is_admitted = !self.gate.access().wants_token(Protocol::Resp);
         replies.set_version(Version::default());
     }
 }
@@ -58,6 +70,12 @@ impl<'g> Session<'g> {
 pub(super) fn run(session: &mut Session<'_>, arguments: Arguments<'_>, replies: &mut Replies) {
     let Some(name) = arguments.get(0) else { return };
     match table::find(name) {
+        Some(command)
+            if command.takes(arguments.len()) && !session.is_admitted && !command.is_for_strangers() =>
+        {
+            session.gate.metrics().observe_unauthorized(Protocol::Resp);
+            replies.error(NOT_ADMITTED);
+        }
         Some(command) if command.takes(arguments.len()) => (command.run)(session, arguments, replies),
         Some(command) => {
             if command.is_limiting() {

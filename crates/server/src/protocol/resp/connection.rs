@@ -82,6 +82,7 @@ impl<'g> Connection<'g> {
         loop {
             let batch = self.answer();
             stream.write_all(self.replies.as_bytes()).await?;
+            stream.flush().await?; // TLS may hold some of it back.
             self.replies.clear(KEPT_BYTES_MAX);
             match batch {
                 Batch::Full => continue,
@@ -104,6 +105,7 @@ impl<'g> Connection<'g> {
                 break Batch::Full;
             }
             let rest = &self.input[done..];
+            self.parser.expect(!self.session.is_admitted());
             match self.parser.parse(rest) {
                 Ok(Some(length)) => {
                     command::run(&mut self.session, self.parser.arguments(rest), &mut self.replies);
