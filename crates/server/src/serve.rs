@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use axum::extract::{Request, State};
+use axum::middleware::{Next, from_fn_with_state};
 use thiserror::Error;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
@@ -19,6 +21,7 @@ use crate::admin;
 use crate::connection::{self, Versions};
 use crate::drain::Stopper;
 use crate::gate::Gate;
+use crate::metrics::Protocol;
 use crate::protocol::{http, resp, rls};
 use crate::reload::{self, Reloaded, Rules};
 use crate::secret::SecretError;
@@ -116,7 +119,11 @@ pub async fn serve(settings: Settings) -> Result<Running, ServeError> {
             .listen("http", settings.http, web(http::router(Arc::clone(&gate)), Versions::Any))
             .await?,
         grpc: starting
-            .listen("grpc", settings.grpc, web(rls::router(Arc::clone(&gate)), Versions::Two))
+            .listen(
+                "grpc",
+                settings.grpc,
+                web(behind_tokens(rls::router(Arc::clone(&gate)), &gate), Versions::Two),
+            )
             .await?,
         resp: starting.listen("resp", settings.resp, redis(&gate)).await?,
         admin: starting
@@ -210,6 +217,20 @@ impl Starting {
 
 fn web(router: axum::Router, versions: Versions) -> Handler {
     Arc::new(move |stream, drain| Box::pin(connection::serve(stream, router.clone(), versions, drain)))
+}
+
+/// Turns gRPC clients away that show no token. Whether the server lives, everybody may know.
+fn behind_tokens(router: axum::Router, gate: &Arc<Gate>) -> axum::Router {
+    let guard = async |State(gate): State<Arc<Gate>>, request: Request, next: Next| {
+        let is_open = request.uri().path().starts_with("/grpc.health.v1.Health/");
+        if is_open || gate.admits(Protocol::Rls, request.headers()) {
+            next.run(request).await
+        } else {
+            tonic::Status::unauthenticated("a token is needed: send `authorization: Bearer TOKEN`")
+                .into_http()
+        }
+    };
+    router.layer(from_fn_with_state(Arc::clone(gate), guard))
 }
 
 fn redis(gate: &Arc<Gate>) -> Handler {
