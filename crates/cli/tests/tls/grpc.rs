@@ -9,7 +9,7 @@ use super::{launch, with_mutual_tls, with_tls};
 
 const TOKEN: &str = "0123456789abcdef";
 
-/// What health and ShouldRateLimit answer to somebody who shows this certificate, if any, and this token.
+/// What health and `ShouldRateLimit` answer to somebody who shows this certificate, if any, and this token.
 #[track_caller]
 fn check(tollgate: &Tollgate, shows: Option<&str>, token: &str, expected: &str) {
     let folder = tollgate.rules();
