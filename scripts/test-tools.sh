@@ -32,6 +32,7 @@ install_packages() {
 packages=()
 command -v redis-server >/dev/null || packages+=(redis-server)
 if ! command -v redis-cli >/dev/null || ! command -v redis-benchmark >/dev/null; then packages+=(redis-tools); fi
+command -v curl >/dev/null || packages+=(curl)
 python3 -c 'import venv, ensurepip' 2>/dev/null || packages+=(python3-venv)
 if [ ${#packages[@]} -gt 0 ]; then install_packages "${packages[@]}"; fi
 

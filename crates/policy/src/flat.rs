@@ -18,8 +18,13 @@ pub struct FlatEntry {
 
 impl FlatEntry {
     /// Says what is wrong with the value, and what to do about it.
-    pub fn problem(&self, what: impl Into<String>, hint: impl Into<String>) -> Problem {
+    pub fn problem(&self, what: String, hint: String) -> Problem {
         Problem::new(self.position.clone(), what).hint(hint)
+    }
+
+    /// The same of a value that nobody may see.
+    pub fn secret_problem(&self, what: String, hint: String) -> Problem {
+        Problem::new(self.position.without_excerpt(), what).hint(hint)
     }
 }
 

@@ -9,6 +9,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::io::AsyncWriteExt;
 
 use crate::drain::Drain;
 use crate::stream::Stream;
@@ -43,10 +44,15 @@ where
         biased; // Who has spoken is served, even if the server stops at this very moment.
         // Without a time-out, a client that says nothing would keep its connection for ever.
         spoken = tokio::time::timeout(HEADER_TIMEOUT, stream.speaks_http2()) => match spoken {
-            Ok(Ok(is_http2)) => is_http2 || versions == Versions::Two,
-            Ok(Err(_)) | Err(_) => return tracing::debug!("a client connected and said nothing"),
+            Ok(Ok(is_http2)) => Some(is_http2 || versions == Versions::Two),
+            Ok(Err(_)) | Err(_) => None,
         },
-        () = drain.begun() => return,
+        () = drain.begun() => None,
+    };
+    let Some(is_http2) = is_http2 else {
+        tracing::debug!("a client connected and said nothing");
+        let _ = stream.shutdown().await; // TLS says that this is the end.
+        return;
     };
     let service = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(peer);

@@ -8,6 +8,7 @@ use tollgate::core::{Decision, Limit, Time};
 use tollgate::policy::{FileSpec, Problems, Snapshot, Source};
 use tollgate::{Clock, Engine, EngineError, EngineSettings, Lease, Request, RequestError, Throttle, Verdict};
 
+use crate::access::{self, Access};
 use crate::metrics::{Metrics, Outcomes, Protocol};
 
 /// How the gate answers.
@@ -43,6 +44,7 @@ pub struct Gate {
     clock: Clock,
     settings: GateSettings,
     metrics: Metrics,
+    access: Access,
     readiness: AtomicU8,
 }
 
@@ -59,8 +61,15 @@ impl Gate {
             clock: Clock::new(),
             metrics: Metrics::new(settings.near_limit_ratio),
             settings,
+            access: Access::default(),
             readiness: AtomicU8::new(STARTING),
         })
+    }
+
+    /// A gate that answers those only who have access.
+    #[must_use]
+    pub(crate) fn with_access(self, access: Access) -> Gate {
+        Gate { access, ..self }
     }
 
     /// Reads rules and puts them in the place of those before. If anything is wrong with them, those before stay.
@@ -116,9 +125,22 @@ impl Gate {
     }
 
     /// Whether whoever sends these header fields may ask. Health is told to everybody.
-    #[allow(dead_code, clippy::unused_self)]
-    pub(crate) fn admits(&self, _protocol: Protocol, _fields: &HeaderMap) -> bool {
-        true
+    pub(crate) fn admits(&self, protocol: Protocol, fields: &HeaderMap) -> bool {
+        // Nothing is looked for where nothing is wanted.
+        !self.access.wants_token(protocol) || self.admits_token(protocol, access::bearer(fields))
+    }
+
+    /// Whether whoever shows this token, or none, may ask. Those who may not are counted.
+    pub(crate) fn admits_token(&self, protocol: Protocol, token: Option<&[u8]>) -> bool {
+        let is_admitted = self.access.admits(protocol, token);
+        if !is_admitted {
+            self.metrics.observe_unauthorized(protocol);
+        }
+        is_admitted
+    }
+
+    pub(crate) fn access(&self) -> &Access {
+        &self.access
     }
 
     /// Decides a request that holds what it is given.

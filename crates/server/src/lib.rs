@@ -3,6 +3,7 @@
 //! A protocol turns bytes into a request, asks the [`Gate`], and turns its verdict into bytes. Protocols know nothing of stores, and
 //! whatever is counted is read from the verdict.
 
+mod access;
 mod admin;
 mod connection;
 mod drain;
@@ -11,11 +12,16 @@ mod headers;
 mod metrics;
 mod protocol;
 mod reload;
+mod secret;
 mod serve;
 mod settings;
 mod stream;
+mod tls;
 mod workers;
 
+pub use access::{Token, TokenError, TokenSettings, TokenSource};
 pub use gate::{Gate, GateSettings};
+pub use secret::{NamedFile, SecretError};
 pub use serve::{Addresses, Running, ServeError, serve};
 pub use settings::{Listen, LogFormat, SETTINGS, Setting, SettingError, Settings};
+pub use tls::{TlsMode, TlsModes, TlsSettings};

@@ -45,6 +45,8 @@ pub(crate) struct Metrics {
     /// From how many millionths of a limit on a key counts as near it.
     near_limit_ppm: u64,
     reloads: Reloads,
+    /// Requests without the token that they need, by protocol.
+    unauthorized: [AtomicU64; Protocol::ALL.len()],
 }
 
 /// What a rule is called in labels.
@@ -90,6 +92,7 @@ impl Metrics {
             names: Chunked::new(),
             near_limit_ppm,
             reloads: Reloads::default(),
+            unauthorized: Default::default(),
         }
     }
 
@@ -156,6 +159,11 @@ impl Metrics {
     /// Counts a request without an answer.
     pub(crate) fn observe_bad_request(&self, protocol: Protocol) {
         self.shard().protocol(protocol).observe_bad_request();
+    }
+
+    /// Counts a request without the token that it needs.
+    pub(crate) fn observe_unauthorized(&self, protocol: Protocol) {
+        self.unauthorized[protocol as usize].fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts a reload of the rules.

@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use axum::extract::{Request, State};
+use axum::middleware::{Next, from_fn_with_state};
 use thiserror::Error;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
@@ -15,14 +17,18 @@ use tollgate::EngineError;
 use tollgate::policy::Problems;
 use tower::Service as _;
 
+use crate::access::Access;
 use crate::admin;
 use crate::connection::{self, Versions};
 use crate::drain::Stopper;
 use crate::gate::Gate;
+use crate::metrics::Protocol;
 use crate::protocol::{http, resp, rls};
-use crate::reload::{self, Rules};
+use crate::reload::{self, Reloaded, Rules};
+use crate::secret::SecretError;
 use crate::settings::{Listen, Settings};
-use crate::workers::{self, Handler, Workers};
+use crate::tls::Tls;
+use crate::workers::{self, Handler, Listener, Workers};
 
 /// How often the ledger is tended.
 const TEND_INTERVAL: Duration = Duration::from_millis(5);
@@ -35,6 +41,9 @@ pub enum ServeError {
     /// Its rules are wrong.
     #[error("{0}")]
     Rules(Problems),
+    /// Its certificates or tokens are wrong.
+    #[error(transparent)]
+    Secret(#[from] SecretError),
     /// Its counters cannot be made.
     #[error(transparent)]
     Engine(#[from] EngineError),
@@ -93,11 +102,14 @@ pub struct Running {
 
 /// Starts a server. Comes back when it listens everywhere and has its rules.
 pub async fn serve(settings: Settings) -> Result<Running, ServeError> {
-    let gate = Arc::new(Gate::new(settings.gate.clone())?);
+    let (tls, certificates) = Tls::load(&settings.tls)?;
+    let (access, token_files) = Access::load(&settings.tokens)?;
+    let gate = Arc::new(Gate::new(settings.gate.clone())?.with_access(access));
     let rules = Rules::load(settings.rules.clone(), &gate).map_err(ServeError::Rules)?;
     let (workers, _threads) = Workers::start(settings.workers).map_err(ServeError::Threads)?;
     let mut starting = Starting {
         workers: Arc::new(workers),
+        tls,
         stopper: Stopper::new(),
         tasks: JoinSet::new(),
         rooms: Vec::new(),
@@ -106,15 +118,21 @@ pub async fn serve(settings: Settings) -> Result<Running, ServeError> {
     let addresses = Addresses {
         http: starting.listen("http", settings.http, http(&gate)).await?,
         grpc: starting
-            .listen("grpc", settings.grpc, web(rls::router(Arc::clone(&gate)), Versions::Two))
+            .listen(
+                "grpc",
+                settings.grpc,
+                web(behind_tokens(rls::router(Arc::clone(&gate)), &gate), Versions::Two),
+            )
             .await?,
         resp: starting.listen("resp", settings.resp, redis(&gate)).await?,
         admin: starting
             .listen("admin", settings.admin, web(admin::router(Arc::clone(&gate)), Versions::Any))
             .await?,
     };
-    let Starting { workers, stopper, mut tasks, rooms, connections_max } = starting;
-    tasks.spawn(reload::keep_up(rules, Arc::clone(&gate), stopper.drain()));
+    let Starting { workers, stopper, mut tasks, rooms, connections_max, .. } = starting;
+    let tokens = token_files.into_iter().map(|file| file.kept(&gate));
+    let reloaded = Reloaded { rules, secrets: certificates.into_iter().chain(tokens).collect() };
+    tasks.spawn(reload::keep_up(reloaded, Arc::clone(&gate), stopper.drain()));
     let tending = Arc::new(AtomicBool::new(true));
     tend(&gate, &tending).map_err(ServeError::Threads)?;
     gate.set_ready(true);
@@ -170,6 +188,7 @@ impl Drop for Running {
 /// A server that does not run yet.
 struct Starting {
     workers: Arc<Workers>,
+    tls: Tls,
     stopper: Stopper,
     tasks: JoinSet<()>,
     rooms: Vec<Arc<Semaphore>>,
@@ -185,17 +204,12 @@ impl Starting {
     ) -> Result<Option<SocketAddr>, ServeError> {
         let Listen::At(address) = at else { return Ok(None) };
         let refused = |source| ServeError::Listen { what, address, source };
-        let listener = TcpListener::bind(address).await.map_err(refused)?;
-        let address = listener.local_addr().map_err(refused)?;
+        let socket = TcpListener::bind(address).await.map_err(refused)?;
+        let address = socket.local_addr().map_err(refused)?;
         let room = Arc::new(Semaphore::new(self.connections_max));
         self.rooms.push(Arc::clone(&room));
-        self.tasks.spawn(workers::accept(
-            listener,
-            Arc::clone(&self.workers),
-            handler,
-            room,
-            self.stopper.drain(),
-        ));
+        let listener = Listener { socket, door: self.tls.door(what), handler, room };
+        self.tasks.spawn(workers::accept(listener, Arc::clone(&self.workers), self.stopper.drain()));
         Ok(Some(address))
     }
 }
@@ -215,6 +229,20 @@ fn http(gate: &Arc<Gate>) -> Handler {
         let answer = move |request| service.clone().answer(request);
         Box::pin(connection::serve(stream, answer, Versions::Any, drain))
     })
+}
+
+/// Turns gRPC clients away that show no token. Whether the server lives, everybody may know.
+fn behind_tokens(router: axum::Router, gate: &Arc<Gate>) -> axum::Router {
+    let guard = async |State(gate): State<Arc<Gate>>, request: Request, next: Next| {
+        let is_open = request.uri().path().starts_with("/grpc.health.v1.Health/");
+        if is_open || gate.admits(Protocol::Rls, request.headers()) {
+            next.run(request).await
+        } else {
+            tonic::Status::unauthenticated("a token is needed: send `authorization: Bearer TOKEN`")
+                .into_http()
+        }
+    };
+    router.layer(from_fn_with_state(Arc::clone(gate), guard))
 }
 
 fn redis(gate: &Arc<Gate>) -> Handler {

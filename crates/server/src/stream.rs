@@ -29,7 +29,6 @@ pub(crate) struct Stream {
 
 enum Io {
     Plain(TcpStream),
-    #[allow(dead_code)]
     Tls(Box<TlsStream<TcpStream>>),
 }
 
@@ -38,7 +37,6 @@ impl Stream {
         Stream { io: Io::Plain(stream), peer, head: BytesMut::new() }
     }
 
-    #[allow(dead_code)]
     pub(crate) fn tls(stream: TlsStream<TcpStream>, peer: Peer) -> Stream {
         Stream { io: Io::Tls(Box::new(stream)), peer, head: BytesMut::new() }
     }

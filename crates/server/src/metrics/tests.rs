@@ -107,6 +107,7 @@ fn what_came_in() {
     }
     metrics.observe_bad_request(Protocol::Resp);
     metrics.observe_peek(Protocol::Http);
+    metrics.observe_unauthorized(Protocol::Rls);
     let others = |line: &str| line.contains("_duration") && (line.contains("rls") || line.contains("resp"));
     assert_snapshot!(lines(&metrics, |line| !others(line) && (line.contains("protocol") || line.contains("_duration"))), @r#"
     # HELP ratelimit_requests Requests, by protocol and outcome.
@@ -123,6 +124,10 @@ fn what_came_in() {
     ratelimit_bad_requests_total{protocol="rls"} 0
     ratelimit_bad_requests_total{protocol="http"} 0
     ratelimit_bad_requests_total{protocol="resp"} 1
+    # HELP ratelimit_unauthorized Requests without the token that they need, by protocol.
+    ratelimit_unauthorized_total{protocol="rls"} 1
+    ratelimit_unauthorized_total{protocol="http"} 0
+    ratelimit_unauthorized_total{protocol="resp"} 0
     # HELP ratelimit_check_duration_seconds Time that decisions took, without reading the request and writing the answer.
     # TYPE ratelimit_check_duration_seconds histogram
     # UNIT ratelimit_check_duration_seconds seconds
@@ -161,6 +166,7 @@ fn the_process() {
     # TYPE ratelimit_remaining gauge
     # TYPE ratelimit_requests counter
     # TYPE ratelimit_bad_requests counter
+    # TYPE ratelimit_unauthorized counter
     # TYPE ratelimit_config_reloads counter
     ratelimit_config_reloads_total{result="failure"} 0
     ratelimit_config_reloads_total{result="success"} 1

@@ -12,6 +12,7 @@
 //! Every answer has the header fields of [`crate::headers`]; the older ones too, if the query has `headers=older`.
 
 mod answer;
+mod guard;
 mod problem;
 mod question;
 #[cfg(test)]
@@ -91,7 +92,7 @@ impl Service {
 
 /// All routes of the HTTP listener.
 pub(crate) fn router(gate: Arc<Gate>) -> Router {
-    Router::new()
+    let routes = Router::new()
         .route("/", get(async || ABOUT))
         .route("/v1/check", post(check))
         .route("/v1/peek", post(peek))
@@ -102,7 +103,8 @@ pub(crate) fn router(gate: Arc<Gate>) -> Router {
         .route("/healthcheck", get(healthcheck))
         .fallback(async || Problem::NotFound(WHERE_TO_GO))
         .method_not_allowed_fallback(wrong_method)
-        .with_state(gate)
+        .with_state(Arc::clone(&gate));
+    guard::before(routes, gate)
 }
 
 /// What orchestrators ask. The admin listener has it too.

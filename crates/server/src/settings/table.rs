@@ -6,6 +6,7 @@ use tollgate::policy::DefaultAlgorithm;
 use super::Settings;
 use super::value::{
     SettingError, boolean, bytes, count, duration, listen, log_format, log_level, meaningless, ratio,
+    tls_mode, tokens,
 };
 
 /// A setting: its names, and how its text becomes part of [`Settings`].
@@ -48,6 +49,36 @@ settings! {
     "admin", "TOLLGATE_ADMIN", None, "ADDR",
         "Where metrics and health are served, or `off` [default: 127.0.0.1:9090]",
         |settings, text| { settings.admin = listen(text)?; Ok(()) };
+    "tls_certificate", "TOLLGATE_TLS_CERTIFICATE", None, "PATH",
+        "The server's certificate and its chain, in PEM [default: none]",
+        |settings, text| { settings.tls.certificate = Some(text.into()); Ok(()) };
+    "tls_key", "TOLLGATE_TLS_KEY", None, "PATH",
+        "The certificate's private key, in PEM [default: none]",
+        |settings, text| { settings.tls.key = Some(text.into()); Ok(()) };
+    "tls_client_ca", "TOLLGATE_TLS_CLIENT_CA", None, "PATH",
+        "The authorities whose clients are let in, in PEM [default: none]",
+        |settings, text| { settings.tls.client_ca = Some(text.into()); Ok(()) };
+    "http_tls", "TOLLGATE_HTTP_TLS", None, "MODE",
+        "TLS on the HTTP listener: `off`, `on`, or `mutual`, where clients show a certificate too [default: as the files allow]",
+        |settings, text| { settings.tls.http = tls_mode(text)?; Ok(()) };
+    "grpc_tls", "TOLLGATE_GRPC_TLS", None, "MODE",
+        "TLS on the gRPC listener [default: as the files allow]",
+        |settings, text| { settings.tls.grpc = tls_mode(text)?; Ok(()) };
+    "resp_tls", "TOLLGATE_RESP_TLS", None, "MODE",
+        "TLS on the RESP listener [default: as the files allow]",
+        |settings, text| { settings.tls.resp = tls_mode(text)?; Ok(()) };
+    "admin_tls", "TOLLGATE_ADMIN_TLS", None, "MODE",
+        "TLS on the admin listener [default: `on` with a certificate]",
+        |settings, text| { settings.tls.admin = tls_mode(text)?; Ok(()) };
+    "http_tokens", "TOLLGATE_HTTP_TOKENS", None, "TOKENS",
+        "Tokens that HTTP clients must show, with commas between them, or `@PATH` of a file of them [default: none]",
+        |settings, text| { settings.tokens.http = tokens(text)?; Ok(()) };
+    "grpc_tokens", "TOLLGATE_GRPC_TOKENS", None, "TOKENS",
+        "Tokens that gRPC clients must show [default: none]",
+        |settings, text| { settings.tokens.grpc = tokens(text)?; Ok(()) };
+    "resp_tokens", "TOLLGATE_RESP_TOKENS", None, "TOKENS",
+        "Tokens that Redis clients must show as a password [default: none]",
+        |settings, text| { settings.tokens.resp = tokens(text)?; Ok(()) };
     "store", "TOLLGATE_STORE", None, "STORE",
         "Where counters are kept: `memory`, for this process alone [default: memory]",
         |_, text| if text == "memory" { Ok(()) } else { Err(meaningless(text, "a store of this version: it has `memory` alone")) };

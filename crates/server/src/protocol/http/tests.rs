@@ -5,6 +5,7 @@ mod bad_input;
 mod json;
 mod leases;
 mod slow;
+mod tokens;
 
 use std::fmt::Write as _;
 use std::sync::Arc;

@@ -23,6 +23,9 @@ use crate::metrics::Protocol;
 /// How much of an unknown command, and of its arguments, is shown to whoever sent it.
 const SHOWN_BYTES_MAX: usize = 128;
 
+/// What is said to a client that has yet to show a token.
+const NOT_ADMITTED: &str = "NOAUTH Authentication required.";
+
 /// Gives every connection a number of its own.
 static LAST_ID: AtomicU64 = AtomicU64::new(0);
 
@@ -31,6 +34,8 @@ pub(super) struct Session<'g> {
     gate: &'g Gate,
     id: u64,
     name: Vec<u8>,
+    /// Whether it may ask: it has shown a token, or none is wanted.
+    is_admitted: bool,
     is_over: bool,
     pending: Pending,
     /// The numbers that came with the last call that brought a limit, and that limit: most clients bring the same one every time.
@@ -41,12 +46,19 @@ impl<'g> Session<'g> {
     pub(super) fn new(gate: &'g Gate) -> Session<'g> {
         // Relaxed: numbers need to differ, and order nothing.
         let id = LAST_ID.fetch_add(1, Ordering::Relaxed) + 1;
-        Session { gate, id, name: Vec::new(), is_over: false, pending: Pending::default(), last_limit: None }
+        let is_admitted = !gate.access().wants_token(Protocol::Resp);
+        let (name, pending) = (Vec::new(), Pending::default());
+        Session { gate, id, name, is_admitted, is_over: false, pending, last_limit: None }
     }
 
     /// Whether the connection is to be closed.
     pub(super) fn is_over(&self) -> bool {
         self.is_over
+    }
+
+    /// Whether it may ask.
+    pub(super) fn is_admitted(&self) -> bool {
+        self.is_admitted
     }
 
     /// Counts a call that has no answer.
@@ -57,6 +69,7 @@ impl<'g> Session<'g> {
     /// Forgets what the client has told about itself.
     fn reset(&mut self, replies: &mut Replies) {
         self.name = Vec::new();
+        self.is_admitted = !self.gate.access().wants_token(Protocol::Resp);
         replies.set_version(Version::default());
     }
 }
@@ -70,6 +83,12 @@ pub(super) fn run(session: &mut Session<'_>, arguments: Arguments<'_>, replies: 
         session.settle(replies);
     }
     match command {
+        Some(command)
+            if command.takes(arguments.len()) && !session.is_admitted && !command.is_for_strangers() =>
+        {
+            session.gate.metrics().observe_unauthorized(Protocol::Resp);
+            replies.error(NOT_ADMITTED); // Nothing waits: a stranger's calls are not taken.
+        }
         Some(command) if command.takes(arguments.len()) => (command.run)(session, arguments, replies),
         Some(command) => {
             if command.is_limiting() {

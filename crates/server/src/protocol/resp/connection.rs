@@ -119,7 +119,10 @@ impl<'g> Connection<'g> {
         loop {
             let batch = self.answer();
             if !self.replies.as_bytes().is_empty() {
-                let written = stream.write_all(self.replies.as_bytes());
+                let written = async {
+                    stream.write_all(self.replies.as_bytes()).await?;
+                    stream.flush().await // TLS may hold some of it back.
+                };
                 tokio::time::timeout(ANSWERS_TIME_MAX, written).await??;
                 self.replies.clear(KEPT_BYTES_MAX);
             }
@@ -144,6 +147,7 @@ impl<'g> Connection<'g> {
                 break Batch::Full;
             }
             let rest = &self.input[done..];
+            self.parser.expect(!self.session.is_admitted());
             match self.parser.parse(rest) {
                 Ok(Some(length)) => {
                     command::run(&mut self.session, self.parser.arguments(rest), &mut self.replies);

@@ -18,6 +18,10 @@ pub(super) const COMMAND_BYTES_MAX: usize = 1 << 20;
 pub(super) const ARGUMENTS_MAX: usize = 1024;
 /// The longest line that is a command.
 pub(super) const LINE_BYTES_MAX: usize = 64 << 10;
+/// The same three for clients that have yet to authenticate: as in Redis, and enough to do so.
+pub(super) const STRANGER_ARGUMENT_BYTES_MAX: usize = 16 << 10;
+pub(super) const STRANGER_ARGUMENTS_MAX: usize = 10;
+pub(super) const STRANGER_LINE_BYTES_MAX: usize = 16 << 10;
 /// The longest header, with its mark and its end: room for any 64-bit number.
 pub(super) const HEADER_BYTES_MAX: usize = 32;
 
@@ -36,6 +40,10 @@ pub(super) enum ProtocolError {
     BulkHeader,
     #[error("Protocol error: invalid bulk length")]
     BulkLength,
+    #[error("Protocol error: unauthenticated multibulk length")]
+    StrangerArrayLength,
+    #[error("Protocol error: unauthenticated bulk length")]
+    StrangerBulkLength,
     #[error("Protocol error: too big inline request")]
     LineLength,
     #[error("Protocol error: unbalanced quotes in request")]
@@ -76,6 +84,8 @@ pub(super) struct Parser {
     /// Everything of the command before this was looked at.
     at: usize,
     awaited: Awaited,
+    /// Whether the client has yet to authenticate, and so has less room.
+    is_stranger: bool,
 }
 
 /// What comes next.
@@ -94,10 +104,16 @@ enum Awaited {
 }
 
 impl Parser {
+    /// Gives less room from the next command on, or all of it.
+    pub(super) fn expect(&mut self, is_stranger: bool) {
+        self.is_stranger = is_stranger;
+    }
+
     /// Goes on with the command at the start of `input`, of which earlier calls may have seen a shorter piece. Once it is complete,
     /// says how long it was; its arguments can be had until the next call, which is about the command after it.
     pub(super) fn parse(&mut self, input: &[u8]) -> Result<Option<usize>, ProtocolError> {
-        if matches!(self.awaited, Awaited::Command)
+        if !self.is_stranger
+            && matches!(self.awaited, Awaited::Command)
             && let Some(length) = self.whole(input)
         {
             return Ok(Some(length));
@@ -163,6 +179,9 @@ impl Parser {
         if left > ARGUMENTS_MAX {
             return Err(ProtocolError::ArrayLength);
         }
+        if self.is_stranger && left > STRANGER_ARGUMENTS_MAX {
+            return Err(ProtocolError::StrangerArrayLength);
+        }
         self.at = 1 + digits.len() + LINE_END.len();
         self.awaited = Awaited::BulkHeader { left };
         Ok(Some(false))
@@ -182,6 +201,9 @@ impl Parser {
             length <= COMMAND_BYTES_MAX && at + length + LINE_END.len() <= COMMAND_BYTES_MAX
         };
         let length = length.filter(fits).ok_or(ProtocolError::BulkLength)?;
+        if self.is_stranger && length > STRANGER_ARGUMENT_BYTES_MAX {
+            return Err(ProtocolError::StrangerBulkLength);
+        }
         self.at = at;
         self.awaited = Awaited::BulkBody { left, length };
         Ok(Some(false))
@@ -203,7 +225,7 @@ impl Parser {
         let unseen = input.get(self.at..).unwrap_or_default();
         let found = unseen.iter().position(|&byte| byte == b'\n');
         let end = self.at + found.unwrap_or(unseen.len());
-        if end > LINE_BYTES_MAX {
+        if end > if self.is_stranger { STRANGER_LINE_BYTES_MAX } else { LINE_BYTES_MAX } {
             return Err(ProtocolError::LineLength);
         }
         self.at = end;

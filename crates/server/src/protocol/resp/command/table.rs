@@ -42,6 +42,11 @@ impl Command {
         self.group == LIMITING
     }
 
+    /// Whether it may be called before a token is shown.
+    pub(super) fn is_for_strangers(&self) -> bool {
+        self.flags == STRANGERS
+    }
+
     /// The number of arguments as Redis tells it: negative if there may be more.
     pub(super) fn arity(&self) -> i64 {
         let least = super::integer(self.arguments_min);
@@ -54,6 +59,10 @@ impl Command {
 
     const fn waits(self) -> Command {
         Command { waits: true, ..self }
+    }
+
+    const fn for_strangers(self) -> Command {
+        Command { flags: STRANGERS, ..self }
     }
 
     const fn takes_from(self, arguments_min: usize, arguments_max: usize) -> Command {
@@ -75,6 +84,9 @@ type Run = fn(&mut Session<'_>, Arguments<'_>, &mut Replies);
 
 /// The group of commands that decide, as those of a module of Redis.
 const LIMITING: &str = "module";
+
+/// The flags of commands that may be called before a token is shown.
+const STRANGERS: &[&str] = &["loading", "stale", "fast", "no_auth"];
 
 /// A command that decides. Every word of it is needed.
 const fn limiting(name: &'static str, summary: &'static str, run: Run) -> Command {
@@ -154,9 +166,11 @@ pub(super) static ALL: [Command; 16] = [
         .takes_from(2, 2)
         .shows(&[needed("message", "string")]),
     plain("hello", "connection", "Chooses the version of the protocol", client::hello)
+        .for_strangers()
         .takes_from(1, ANY)
         .shows(&[optional("protover", "integer")]),
-    plain("auth", "connection", "Names the user", client::auth)
+    plain("auth", "connection", "Shows a token", client::auth)
+        .for_strangers()
         .takes_from(2, ANY)
         .shows(&[optional("username", "string"), needed("password", "string")]),
     plain("client", "connection", "Says something about this connection", client::client)
@@ -165,8 +179,8 @@ pub(super) static ALL: [Command; 16] = [
     plain("select", "connection", "Chooses database 0, the only one", client::select)
         .takes_from(2, 2)
         .shows(&[needed("index", "integer")]),
-    plain("quit", "connection", "Closes this connection", client::quit).takes_from(1, ANY),
-    plain("reset", "connection", "Makes this connection as good as new", client::reset),
+    plain("quit", "connection", "Closes this connection", client::quit).for_strangers().takes_from(1, ANY),
+    plain("reset", "connection", "Makes this connection as good as new", client::reset).for_strangers(),
     plain("info", "server", "Numbers about this server", about::info)
         .takes_from(1, ANY)
         .shows(&[optional("section", "string")]),

@@ -3,6 +3,7 @@
 
 mod clients;
 mod counted;
+mod tokens;
 
 use super::super::testing::{PERIOD, gate, talk};
 use super::*;
