@@ -10,6 +10,7 @@ pub(crate) mod json;
 mod metadata;
 #[cfg(test)]
 mod tests;
+mod walk;
 mod wire;
 
 use std::sync::Arc;
