@@ -12,6 +12,7 @@ mod metadata;
 mod tests;
 mod walk;
 mod wire;
+mod write;
 
 use std::sync::Arc;
 
@@ -32,6 +33,9 @@ const DESCRIPTOR_BYTES_MAX: usize = 64 << 10;
 const MESSAGE_BYTES_MAX: usize = decode::DESCRIPTORS_MAX * DESCRIPTOR_BYTES_MAX;
 /// A message about health, or about the services themselves.
 const SMALL_MESSAGE_BYTES_MAX: usize = 64 << 10;
+
+/// Before every message: whether it is compressed, and its length.
+const PREFIX_BYTES: usize = 5;
 
 /// All services of the gRPC listener.
 pub(crate) fn router(gate: Arc<Gate>) -> axum::Router {
