@@ -106,9 +106,7 @@ pub async fn serve(settings: Settings) -> Result<Running, ServeError> {
         http: starting
             .listen("http", settings.http, web(http::router(Arc::clone(&gate)), Versions::Any))
             .await?,
-        grpc: starting
-            .listen("grpc", settings.grpc, web(rls::router(Arc::clone(&gate)), Versions::Two))
-            .await?,
+        grpc: starting.listen("grpc", settings.grpc, grpc(&gate)).await?,
         resp: starting.listen("resp", settings.resp, redis(&gate)).await?,
         admin: starting
             .listen("admin", settings.admin, web(admin::router(Arc::clone(&gate)), Versions::Any))
@@ -203,6 +201,11 @@ impl Starting {
 
 fn web(router: axum::Router, versions: Versions) -> Handler {
     Arc::new(move |stream, drain| Box::pin(connection::serve(stream, router.clone(), versions, drain)))
+}
+
+fn grpc(gate: &Arc<Gate>) -> Handler {
+    let services = Arc::new(rls::Services::new(Arc::clone(gate)));
+    Arc::new(move |stream, drain| Box::pin(rls::serve(stream, Arc::clone(&services), drain)))
 }
 
 fn redis(gate: &Arc<Gate>) -> Handler {
