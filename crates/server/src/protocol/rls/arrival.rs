@@ -36,18 +36,23 @@ pub(super) fn take(body: &mut RecvStream, context: &mut Context<'_>) -> Arrived 
             Poll::Ready(Some(Ok(data))) if taken.is_empty() => taken = data,
             Poll::Ready(Some(Ok(data))) if data.is_empty() => {}
             Poll::Ready(Some(Ok(data))) => {
-                let mut part = BytesMut::from(taken);
+                let mut part = copied(&taken);
                 part.extend_from_slice(&data);
                 return Arrived::Part(part);
             }
             Poll::Ready(Some(Err(_))) => return Arrived::Broken,
             Poll::Ready(None) => return Arrived::Whole(taken),
-            Poll::Pending => return Arrived::Part(BytesMut::from(taken)),
+            Poll::Pending => return Arrived::Part(copied(&taken)),
         }
         if body.is_end_stream() {
             return Arrived::Whole(taken);
         }
     }
+}
+
+/// What has arrived is a part of a buffer that was read into. Whoever keeps it for long would keep the whole buffer.
+fn copied(taken: &[u8]) -> BytesMut {
+    BytesMut::from(taken)
 }
 
 /// What a connection has sent of bodies that are not whole yet.

@@ -16,12 +16,16 @@ use super::decode::{DESCRIPTORS_MAX, ENTRIES_MAX, cost, unit};
 /// More than so many entries or descriptors are not made room for beforehand.
 const KEPT_MAX: usize = 4096;
 
+/// A message that is left to prost.
+#[derive(Clone, Copy, Debug)]
+struct Odd;
+
 /// Questions of several messages. Entries and descriptors of all of them stand in one list each, so that the lists can be used again.
 #[derive(Debug, Default)]
 pub(super) struct Questions<'a> {
     entries: Vec<Entry<'a>>,
     parts: Vec<Part>,
-    questions: Vec<Question<'a>>,
+    asked: Vec<Question<'a>>,
 }
 
 /// A descriptor, but for its entries: those are in the common list, up to an index.
@@ -59,23 +63,23 @@ pub(super) struct Room {
 impl Room {
     /// Lists for new questions.
     pub(super) fn questions<'a>(&mut self) -> Questions<'a> {
-        let Questions { entries, parts, questions } = std::mem::take(&mut self.questions);
-        Questions { entries: emptied(entries), parts: emptied(parts), questions: emptied(questions) }
+        let Questions { entries, parts, asked } = std::mem::take(&mut self.questions);
+        Questions { entries: emptied(entries), parts: emptied(parts), asked: emptied(asked) }
     }
 
     /// Hands the questions to whoever answers them, and takes the lists back.
-    pub(super) fn ask(&mut self, asked: Questions<'_>, answer: impl FnOnce(&[Request<'_>])) {
+    pub(super) fn ask(&mut self, questions: Questions<'_>, answer: impl FnOnce(&[Request<'_>])) {
         let mut descriptors = emptied(std::mem::take(&mut self.descriptors));
         let mut requests = emptied(std::mem::take(&mut self.requests));
-        let mut entries = asked.entries.as_slice();
+        let mut entries = questions.entries.as_slice();
         let mut entries_start = 0;
-        for part in &asked.parts {
+        for part in &questions.parts {
             let (own, rest) = entries.split_at(part.entries_end - entries_start);
             (entries, entries_start) = (rest, part.entries_end);
             descriptors.push(part.descriptor(own));
         }
         let (mut rest, mut parts_start) = (descriptors.as_slice(), 0);
-        for question in &asked.questions {
+        for question in &questions.asked {
             let (descriptors, after) = rest.split_at(question.parts_end - parts_start);
             (rest, parts_start) = (after, question.parts_end);
             let subject = Subject::Descriptors { domain: question.domain, descriptors };
@@ -84,9 +88,9 @@ impl Room {
         answer(&requests);
         self.requests = emptied(requests);
         self.descriptors = emptied(descriptors);
-        let Questions { entries, parts, questions } = asked;
+        let Questions { entries, parts, asked } = questions;
         self.questions =
-            Questions { entries: emptied(entries), parts: emptied(parts), questions: emptied(questions) };
+            Questions { entries: emptied(entries), parts: emptied(parts), asked: emptied(asked) };
     }
 }
 
@@ -111,40 +115,37 @@ impl<'a> Questions<'a> {
     /// Adds the question of a message. False, and nothing is added, if it is none that can be read here.
     pub(super) fn read(&mut self, message: &'a [u8]) -> bool {
         let (entries, parts) = (self.entries.len(), self.parts.len());
-        match self.read_request(message) {
-            Some(question) => self.questions.push(question),
-            None => {
-                self.entries.truncate(entries);
-                self.parts.truncate(parts);
-                return false;
-            }
+        let question = self.read_request(message);
+        if question.is_err() {
+            self.entries.truncate(entries);
+            self.parts.truncate(parts);
         }
-        true
+        question.map(|question| self.asked.push(question)).is_ok()
     }
 
-    fn read_request(&mut self, message: &'a [u8]) -> Option<Question<'a>> {
+    fn read_request(&mut self, message: &'a [u8]) -> Result<Question<'a>, Odd> {
         let parts_max = self.parts.len() + DESCRIPTORS_MAX;
         let (mut domain, mut hits_addend) = ("", 0);
         let mut fields = Fields(message);
         while let Some(field) = fields.next()? {
             match field {
-                (1, Value::Bytes(bytes)) => domain = str::from_utf8(bytes).ok()?,
+                (1, Value::Bytes(bytes)) => domain = text(bytes)?,
                 (2, Value::Bytes(bytes)) => {
                     if self.parts.len() == parts_max {
-                        return None;
+                        return Err(Odd);
                     }
                     let part = self.read_descriptor(bytes)?;
                     self.parts.push(part);
                 }
                 (3, Value::Number(number)) => hits_addend = low_half(number),
-                (1..=3, _) => return None,
+                (1..=3, _) => return Err(Odd),
                 _ => {}
             }
         }
-        Some(Question { domain, parts_end: self.parts.len(), hits_addend })
+        Ok(Question { domain, parts_end: self.parts.len(), hits_addend })
     }
 
-    fn read_descriptor(&mut self, message: &'a [u8]) -> Option<Part> {
+    fn read_descriptor(&mut self, message: &'a [u8]) -> Result<Part, Odd> {
         let entries_max = self.entries.len() + ENTRIES_MAX;
         let mut part = Part { entries_end: 0, cost: None, refund: false, limit: None };
         let mut fields = Fields(message);
@@ -152,7 +153,7 @@ impl<'a> Questions<'a> {
             match field {
                 (1, Value::Bytes(bytes)) => {
                     if self.entries.len() == entries_max {
-                        return None;
+                        return Err(Odd);
                     }
                     self.entries.push(read_entry(bytes)?);
                 }
@@ -163,55 +164,59 @@ impl<'a> Questions<'a> {
                     part.cost = Some(read_number(part.cost.unwrap_or_default(), bytes)?);
                 }
                 (4, Value::Number(number)) => part.refund = number != 0,
-                (1..=4, _) => return None,
+                (1..=4, _) => return Err(Odd),
                 _ => {}
             }
         }
         part.entries_end = self.entries.len();
-        Some(part)
+        Ok(part)
     }
 }
 
-fn read_entry(message: &[u8]) -> Option<Entry<'_>> {
+fn read_entry(message: &[u8]) -> Result<Entry<'_>, Odd> {
     let (mut key, mut value): (_, &[u8]) = ("", &[]);
     let mut fields = Fields(message);
     while let Some(field) = fields.next()? {
         match field {
-            (1, Value::Bytes(bytes)) => key = str::from_utf8(bytes).ok()?,
+            (1, Value::Bytes(bytes)) => key = text(bytes)?,
             // Only the last one counts, so only that has to be text.
             (2, Value::Bytes(bytes)) => value = bytes,
-            (1 | 2, _) => return None,
+            (1 | 2, _) => return Err(Odd),
             _ => {}
         }
     }
-    Some((key, str::from_utf8(value).ok()?))
+    Ok((key, text(value)?))
 }
 
 /// A message that is sent in two parts is one message: what the second does not say stays as the first said it.
-fn read_override(mut limit: Override, message: &[u8]) -> Option<Override> {
+fn read_override(mut limit: Override, message: &[u8]) -> Result<Override, Odd> {
     let mut fields = Fields(message);
     while let Some(field) = fields.next()? {
         match field {
             (1, Value::Number(number)) => limit.requests_per_unit = low_half(number),
             (2, Value::Number(number)) => limit.unit = low_half(number).cast_signed(),
-            (1 | 2, _) => return None,
+            (1 | 2, _) => return Err(Odd),
             _ => {}
         }
     }
-    Some(limit)
+    Ok(limit)
 }
 
 /// `google.protobuf.UInt64Value`: a message, so that zero and absent are not the same.
-fn read_number(mut number: u64, message: &[u8]) -> Option<u64> {
+fn read_number(mut number: u64, message: &[u8]) -> Result<u64, Odd> {
     let mut fields = Fields(message);
     while let Some(field) = fields.next()? {
         match field {
             (1, Value::Number(sent)) => number = sent,
-            (1, _) => return None,
+            (1, _) => return Err(Odd),
             _ => {}
         }
     }
-    Some(number)
+    Ok(number)
+}
+
+fn text(bytes: &[u8]) -> Result<&str, Odd> {
+    str::from_utf8(bytes).map_err(|_| Odd)
 }
 
 /// Numbers of 32 bits that are sent with more lose what is above, as protobuf demands.
@@ -232,14 +237,13 @@ enum Value<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// The next field: its number and what it holds. `None` if it cannot be read here, `Some(None)` at the end.
+    /// The next field: its number and what it holds.
     #[inline]
-    #[allow(clippy::type_complexity)]
-    fn next(&mut self) -> Option<Option<(u32, Value<'a>)>> {
+    fn next(&mut self) -> Result<Option<(u32, Value<'a>)>, Odd> {
         if self.0.is_empty() {
-            return Some(None);
+            return Ok(None);
         }
-        let key = u32::try_from(self.varint()?).ok()?;
+        let key = u32::try_from(self.varint()?).map_err(|_| Odd)?;
         let value = match key & 7 {
             0 => Value::Number(self.varint()?),
             1 => self.bytes(8).map(|_| Value::Fixed)?,
@@ -248,44 +252,45 @@ impl<'a> Fields<'a> {
                 Value::Bytes(self.bytes(length)?)
             }
             5 => self.bytes(4).map(|_| Value::Fixed)?,
-            _ => return None,
+            _ => return Err(Odd),
         };
         match key >> 3 {
-            0 => None,
-            number => Some(Some((number, value))),
+            0 => Err(Odd),
+            number => Ok(Some((number, value))),
         }
     }
 
     #[inline]
-    fn bytes(&mut self, length: u64) -> Option<&'a [u8]> {
-        let (bytes, rest) = self.0.split_at_checked(usize::try_from(length).ok()?)?;
+    fn bytes(&mut self, length: u64) -> Result<&'a [u8], Odd> {
+        let split = usize::try_from(length).ok().and_then(|length| self.0.split_at_checked(length));
+        let (bytes, rest) = split.ok_or(Odd)?;
         self.0 = rest;
-        Some(bytes)
+        Ok(bytes)
     }
 
     #[inline]
-    fn varint(&mut self) -> Option<u64> {
-        let (&byte, rest) = self.0.split_first()?;
+    fn varint(&mut self) -> Result<u64, Odd> {
+        let (&byte, rest) = self.0.split_first().ok_or(Odd)?;
         if byte < 0x80 {
             self.0 = rest;
-            return Some(u64::from(byte));
+            return Ok(u64::from(byte));
         }
         self.long_varint()
     }
 
-    fn long_varint(&mut self) -> Option<u64> {
+    fn long_varint(&mut self) -> Result<u64, Odd> {
         let mut number = 0;
         for (at, &byte) in self.0.iter().enumerate() {
             // Nine bytes have 63 bits: of the tenth, one bit counts, and no byte may follow.
             if at == 9 && byte > 1 {
-                return None;
+                return Err(Odd);
             }
             number |= u64::from(byte & 0x7f) << (7 * at);
             if byte < 0x80 {
                 self.0 = &self.0[at + 1..];
-                return Some(number);
+                return Ok(number);
             }
         }
-        None
+        Err(Odd)
     }
 }

@@ -1,5 +1,6 @@
 //! What gRPC demands of a server. tonic knows it: whatever is sent, it and the connection of our own answer alike.
 
+use bytes::Bytes;
 use http::Request;
 use prost::Message;
 
@@ -38,7 +39,7 @@ async fn check_settings(settings: &GateSettings, request: &Request<()>, body: &[
 
 /// An answer without what depends on the moment. That both write the same about the same verdict is shown elsewhere.
 fn timeless(told: &Told) -> (Told, Option<RateLimitResponse>) {
-    let bodiless = Told { body: Default::default(), ..told.clone() };
+    let bodiless = Told { body: Bytes::new(), ..told.clone() };
     let Some(message) = told.body.get(5..) else { return (bodiless, None) };
     let mut response = RateLimitResponse::decode(message).unwrap();
     for status in &mut response.statuses {
