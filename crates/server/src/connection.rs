@@ -24,17 +24,8 @@ const HEADER_BYTES_MAX: u32 = 64 << 10;
 const PING_INTERVAL: Duration = Duration::from_secs(30);
 const PING_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Which versions of HTTP a listener speaks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Versions {
-    /// What the client's first bytes say.
-    Any,
-    /// HTTP/2 alone, as gRPC wants it.
-    Two,
-}
-
 /// Serves one connection until it closes. When the server stops, requests under way are still answered.
-pub(crate) async fn serve<S, A>(mut stream: Stream, service: S, versions: Versions, mut drain: Drain)
+pub(crate) async fn serve<S, A>(mut stream: Stream, service: S, mut drain: Drain)
 where
     S: Fn(Request<Incoming>) -> A,
     A: Future<Output = Result<Response, Infallible>> + Send + 'static,
@@ -44,7 +35,7 @@ where
         biased; // Who has spoken is served, even if the server stops at this very moment.
         // Without a time-out, a client that says nothing would keep its connection for ever.
         spoken = tokio::time::timeout(HEADER_TIMEOUT, stream.speaks_http2()) => match spoken {
-            Ok(Ok(is_http2)) => Some(is_http2 || versions == Versions::Two),
+            Ok(Ok(is_http2)) => Some(is_http2),
             Ok(Err(_)) | Err(_) => None,
         },
         () = drain.begun() => None,

@@ -7,8 +7,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use axum::extract::{Request, State};
-use axum::middleware::{Next, from_fn_with_state};
 use thiserror::Error;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
@@ -19,10 +17,9 @@ use tower::Service as _;
 
 use crate::access::Access;
 use crate::admin;
-use crate::connection::{self, Versions};
+use crate::connection;
 use crate::drain::Stopper;
 use crate::gate::Gate;
-use crate::metrics::Protocol;
 use crate::protocol::{http, resp, rls};
 use crate::reload::{self, Reloaded, Rules};
 use crate::secret::SecretError;
@@ -117,17 +114,9 @@ pub async fn serve(settings: Settings) -> Result<Running, ServeError> {
     };
     let addresses = Addresses {
         http: starting.listen("http", settings.http, http(&gate)).await?,
-        grpc: starting
-            .listen(
-                "grpc",
-                settings.grpc,
-                web(behind_tokens(rls::router(Arc::clone(&gate)), &gate), Versions::Two),
-            )
-            .await?,
+        grpc: starting.listen("grpc", settings.grpc, grpc(&gate)).await?,
         resp: starting.listen("resp", settings.resp, redis(&gate)).await?,
-        admin: starting
-            .listen("admin", settings.admin, web(admin::router(Arc::clone(&gate)), Versions::Any))
-            .await?,
+        admin: starting.listen("admin", settings.admin, web(admin::router(Arc::clone(&gate)))).await?,
     };
     let Starting { workers, stopper, mut tasks, rooms, connections_max, .. } = starting;
     let tokens = token_files.into_iter().map(|file| file.kept(&gate));
@@ -214,11 +203,11 @@ impl Starting {
     }
 }
 
-fn web(router: axum::Router, versions: Versions) -> Handler {
+fn web(router: axum::Router) -> Handler {
     Arc::new(move |stream, drain| {
         let router = router.clone();
         let answer = move |request| router.clone().call(request);
-        Box::pin(connection::serve(stream, answer, versions, drain))
+        Box::pin(connection::serve(stream, answer, drain))
     })
 }
 
@@ -227,22 +216,13 @@ fn http(gate: &Arc<Gate>) -> Handler {
     Arc::new(move |stream, drain| {
         let service = service.clone();
         let answer = move |request| service.clone().answer(request);
-        Box::pin(connection::serve(stream, answer, Versions::Any, drain))
+        Box::pin(connection::serve(stream, answer, drain))
     })
 }
 
-/// Turns gRPC clients away that show no token. Whether the server lives, everybody may know.
-fn behind_tokens(router: axum::Router, gate: &Arc<Gate>) -> axum::Router {
-    let guard = async |State(gate): State<Arc<Gate>>, request: Request, next: Next| {
-        let is_open = request.uri().path().starts_with("/grpc.health.v1.Health/");
-        if is_open || gate.admits(Protocol::Rls, request.headers()) {
-            next.run(request).await
-        } else {
-            tonic::Status::unauthenticated("a token is needed: send `authorization: Bearer TOKEN`")
-                .into_http()
-        }
-    };
-    router.layer(from_fn_with_state(Arc::clone(gate), guard))
+fn grpc(gate: &Arc<Gate>) -> Handler {
+    let services = Arc::new(rls::Services::new(Arc::clone(gate)));
+    Arc::new(move |stream, drain| Box::pin(rls::serve(stream, Arc::clone(&services), drain)))
 }
 
 fn redis(gate: &Arc<Gate>) -> Handler {

@@ -83,8 +83,12 @@ impl Service {
     }
 
     pub(crate) async fn answer(mut self, request: http::Request<Incoming>) -> Result<Response, Infallible> {
-        if request.method() == Method::POST && request.uri().path() == "/v1/check" {
-            return Ok(answer_check(&self.gate, request).await.into_response());
+        let path = request.uri().path();
+        if request.method() == Method::POST && path == "/v1/check" {
+            return Ok(match guard::admit(&self.gate, path, request.headers()) {
+                Ok(()) => answer_check(&self.gate, request).await.into_response(),
+                Err(problem) => problem.into_response(),
+            });
         }
         self.router.call(request).await
     }
