@@ -55,6 +55,7 @@ impl Reader<'_, '_> {
         if self.problems.len() == problems_before {
             self.check_tenant_key(&tenant_key, fields);
         }
+        let forward_auth = self.optional(fields, "forward_auth", Reader::recipes);
         let enabled = self.flag(fields, "enabled", true);
         let position = name.given().map(|given| self.page.position(given.mark));
         let domain = name.value().filter(|name| !name.is_empty()).map(|name| DomainSpec {
@@ -63,13 +64,14 @@ impl Reader<'_, '_> {
             tenant_key: tenant_key.value(),
             tenants,
             descriptors: descriptors.value().unwrap_or_default(),
+            forward_auth: forward_auth.value().unwrap_or_default(),
         });
         (domain, position)
     }
 
     /// Without a domain, nothing of it may be there.
     fn check_domain_needed(&mut self, fields: &Fields) {
-        let of_domain = ["descriptors", "tenant_key", "tenants", "enabled"];
+        let of_domain = ["descriptors", "tenant_key", "tenants", "enabled", "forward_auth"];
         for entry in fields.entries().iter().filter(|entry| of_domain.contains(&&*entry.key)) {
             let what = format!("`{}` needs a `domain`", entry.key);
             let hint = match &*entry.key {
