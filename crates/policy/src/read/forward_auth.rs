@@ -130,9 +130,10 @@ impl Reader<'_, '_> {
     fn fixed(&mut self, fields: &Fields, default_key: &str) -> Option<(String, String)> {
         self.check_required(fields);
         let value = self.filled(fields, "descriptor_value", VALUE_CHARS_MAX);
-        let key = match fields.has("descriptor_key") {
-            true => self.filled(fields, "descriptor_key", KEY_CHARS_MAX),
-            false => Some(default_key.to_owned()),
+        let key = if fields.has("descriptor_key") {
+            self.filled(fields, "descriptor_key", KEY_CHARS_MAX)
+        } else {
+            Some(default_key.to_owned())
         };
         Some((key?, value?))
     }

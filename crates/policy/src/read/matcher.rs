@@ -10,7 +10,23 @@ use crate::yaml::{Entry, Node};
 /// The most matchers of one action.
 const MATCHERS_MAX: usize = 32;
 
-/// The tests of a matcher, of which it has one.
+/// A key that holds what a value is compared with, and the test that it stands for.
+type TextTest = (&'static str, fn(String) -> Test);
+
+const HEADER_TEXT_TESTS: [TextTest; 4] = [
+    ("exact_match", Test::Exact),
+    ("prefix_match", Test::Prefix),
+    ("suffix_match", Test::Suffix),
+    ("contains_match", Test::Contains),
+];
+const STRING_TESTS: [TextTest; 4] = [
+    ("exact", Test::Exact),
+    ("prefix", Test::Prefix),
+    ("suffix", Test::Suffix),
+    ("contains", Test::Contains),
+];
+
+/// All tests of a matcher, of which it has one.
 const TESTS: [&str; 7] = [
     "present_match",
     "string_match",
@@ -20,7 +36,6 @@ const TESTS: [&str; 7] = [
     "contains_match",
     "range_match",
 ];
-const STRING_TESTS: [&str; 4] = ["exact", "prefix", "suffix", "contains"];
 
 const ONE_TEST: &str = "keep one of them; a request that must pass both needs two entries of the list";
 
@@ -80,13 +95,7 @@ impl Reader<'_, '_> {
 
     /// The one test of a header, and whether it ignores case.
     fn header_test(&mut self, fields: &Fields) -> Option<(Test, bool)> {
-        let old: [(&'static str, fn(String) -> Test); 4] = [
-            ("exact_match", Test::Exact),
-            ("prefix_match", Test::Prefix),
-            ("suffix_match", Test::Suffix),
-            ("contains_match", Test::Contains),
-        ];
-        if let Some((key, make)) = old.into_iter().find(|(key, _)| fields.has(key)) {
+        if let Some((key, make)) = HEADER_TEXT_TESTS.into_iter().find(|(key, _)| fields.has(key)) {
             self.only_one(fields, &TESTS, ONE_TEST);
             return Some((make(self.wanted(fields, key)?), false));
         }
@@ -115,15 +124,9 @@ impl Reader<'_, '_> {
 
     fn string_match(&mut self, entry: &Entry) -> Option<(Test, bool)> {
         let fields = self.fields(&entry.value, &STRING_MATCH, entry.key_mark)?;
-        self.only_one(&fields, &STRING_TESTS, ONE_TEST);
+        self.only_one(&fields, &STRING_TESTS.map(|(key, _)| key), ONE_TEST);
         let ignore_case = self.flag(&fields, "ignore_case", false);
-        let make: [(&'static str, fn(String) -> Test); 4] = [
-            ("exact", Test::Exact),
-            ("prefix", Test::Prefix),
-            ("suffix", Test::Suffix),
-            ("contains", Test::Contains),
-        ];
-        let Some((key, make)) = make.into_iter().find(|(key, _)| fields.has(key)) else {
+        let Some((key, make)) = STRING_TESTS.into_iter().find(|(key, _)| fields.has(key)) else {
             if fields.knows_all() {
                 let hint = "write `string_match: {exact: TEXT}`; or prefix, suffix, contains";
                 self.wrong(fields.mark, "a `string_match` does not say what to look for", hint);

@@ -57,9 +57,8 @@ impl Matcher {
 
     /// Whether a value that is there fits.
     fn fits(&self, value: &str) -> bool {
-        let alike = |part: &[u8], wanted: &str| match self.ignore_case {
-            true => part.eq_ignore_ascii_case(wanted.as_bytes()),
-            false => part == wanted.as_bytes(),
+        let alike = |part: &[u8], wanted: &str| {
+            part == wanted.as_bytes() || self.ignore_case && part.eq_ignore_ascii_case(wanted.as_bytes())
         };
         let bytes = value.as_bytes();
         match &self.test {
