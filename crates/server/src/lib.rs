@@ -4,6 +4,7 @@
 //! whatever is counted is read from the verdict.
 
 mod admin;
+mod client_address;
 mod connection;
 mod drain;
 mod gate;
@@ -16,6 +17,7 @@ mod settings;
 mod stream;
 mod workers;
 
+pub use client_address::AddressSettings;
 pub use gate::{Gate, GateSettings};
 pub use serve::{Addresses, Running, ServeError, serve};
 pub use settings::{Listen, LogFormat, SETTINGS, Setting, SettingError, Settings};
