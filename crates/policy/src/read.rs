@@ -14,6 +14,7 @@ mod matcher;
 mod metadata;
 mod numbers;
 mod policy;
+mod reach;
 mod value;
 
 use std::collections::{BTreeMap, HashMap};

@@ -385,6 +385,69 @@ fn a_misspelled_test_is_told_once() {
     ");
 }
 
+/// What is said of an entry with these actions, beside these rules.
+fn said_of_way(actions: &str) -> String {
+    said(&format!(
+        "domain: shop
+descriptors:
+- {{key: path, value: /login, descriptors: [{{key: remote_address, rate_limit: {{unit: day, requests_per_unit: 1}}}}]}}
+- {{key: path, value: '/files/*', rate_limit: {{unit: day, requests_per_unit: 1}}}}
+- {{key: user, rate_limit: {{unit: day, requests_per_unit: 1}}}}
+forward_auth:
+- actions: [{actions}]
+"
+    ))
+}
+
+#[test]
+fn ways_that_lead_to_no_rule() {
+    let path = "{request_headers: {header_name: ':path', descriptor_key: path}}";
+    let user = "{request_headers: {header_name: x-user, descriptor_key: user, skip_if_absent: true}}";
+    let fixed = |value: &str| format!("{{generic_key: {{descriptor_key: path, descriptor_value: {value}}}}}");
+    let address = "{remote_address: {}}";
+    for actions in [
+        path.to_owned(),
+        format!("{path}, {address}"),
+        format!("{}, {address}", fixed("/login")),
+        fixed("/files/x"),
+        user.to_owned(),
+        format!("{user}, {path}"),
+        format!("{path}, {user}"),
+    ] {
+        assert_eq!(said_of_way(&actions), "(nothing is wrong)", "{actions}");
+    }
+    for actions in [
+        fixed("/login"),
+        fixed("/other"),
+        format!("{address}, {path}"),
+        format!("{path}, {address}, {user}, {address}"),
+        format!("{}, {address}", fixed("/files/x")),
+    ] {
+        assert!(said_of_way(&actions).contains("no rule is met by the descriptor"), "{actions}");
+    }
+    assert_snapshot!(said_of_way(&format!("{address}, {path}")), @r"
+    rules.yaml:7:3: no rule is met by the descriptor `remote_address > path`
+       |
+     7 | - actions: [{remote_address: {}}, {request_headers: {header_name: ':path', descriptor_key: path}}]
+       |   ^
+       = its entries must lead, level by level, to a descriptor with a `rate_limit`; the first level has `path, user`
+    ");
+}
+
+/// Every level may be reached in very many ways; each is looked at once.
+#[test]
+fn ways_without_end() {
+    let level = "{key: a, rate_limit: {unit: day, requests_per_unit: 1}, descriptors: [";
+    let tree = format!("{}{}", level.repeat(31), "]}".repeat(31));
+    let action = "{request_headers: {header_name: a, descriptor_key: a, skip_if_absent: true}}";
+    let actions = vec![action; 31].join(", ");
+    let other = "{generic_key: {descriptor_value: x}}";
+    let said = said(&format!(
+        "domain: shop\ndescriptors: [{tree}]\nforward_auth: [{{actions: [{actions}, {other}]}}]"
+    ));
+    assert!(said.contains("no rule is met"), "{said}");
+}
+
 #[test]
 fn as_many_as_there_may_be() {
     let recipes = |count: usize| {

@@ -41,6 +41,10 @@ fn every_key() -> Value {
             "descriptor_key": "a", "descriptor_value": "b", "expect_match": true, "query_parameters": parameters,
         }},
     ]);
+    // The way that these actions lead.
+    let met = ["a", "a", "a", "masked_remote_address", "remote_address"].into_iter();
+    let met =
+        met.fold(json!([]), |below, key| json!([{"key": key, "rate_limit": {"requests": 1, "period": "1s"}, "descriptors": below}]));
     json!({
         "forward_auth": [{"actions": actions}],
         "domain": "shop", "enabled": true, "tenant_key": "tenant", "tenants": {"acme": "pro"},
@@ -48,7 +52,7 @@ fn every_key() -> Value {
             "key": "tenant", "value": "a*", "rate_limit": limit, "shadow_mode": true, "quota_mode": true,
             "detailed_metric": true, "value_to_metric": true, "share_threshold": true, "enabled": true,
             "metadata": {"anything": ["goes"]}, "descriptors": [{"key": "path", "rate_limits": others}],
-        }],
+        }, met[0]],
         "policies": {
             "one": {"requests": 5, "unit": "hour", "shadow_mode": true, "enabled": true, "metadata": {}},
             "several": {"rate_limits": others},

@@ -47,6 +47,11 @@ impl Reader<'_, '_> {
         let way = Way::to_domain(name.given().map_or("", |given| &given.value));
         let descriptors =
             self.optional(fields, "descriptors", |reader, entry| reader.descriptors(entry, way));
+        let descriptors = descriptors.value().unwrap_or_default();
+        let recipes = self.optional(fields, "forward_auth", Reader::recipes).value().unwrap_or_default();
+        if self.problems.len() == problems_before {
+            self.check_recipes(&recipes, &descriptors);
+        }
         let tenant_key = self.field(fields, "tenant_key", Reader::text);
         if let Some(given) = tenant_key.given().filter(|given| given.value.is_empty()) {
             self.wrong(given.mark, "the `tenant_key` is empty", "name the key whose value is the tenant");
@@ -55,7 +60,6 @@ impl Reader<'_, '_> {
         if self.problems.len() == problems_before {
             self.check_tenant_key(&tenant_key, fields);
         }
-        let forward_auth = self.optional(fields, "forward_auth", Reader::recipes);
         let enabled = self.flag(fields, "enabled", true);
         let position = name.given().map(|given| self.page.position(given.mark));
         let domain = name.value().filter(|name| !name.is_empty()).map(|name| DomainSpec {
@@ -63,8 +67,8 @@ impl Reader<'_, '_> {
             enabled,
             tenant_key: tenant_key.value(),
             tenants,
-            descriptors: descriptors.value().unwrap_or_default(),
-            forward_auth: forward_auth.value().unwrap_or_default(),
+            descriptors,
+            forward_auth: recipes.into_iter().map(|(recipe, _)| recipe).collect(),
         });
         (domain, position)
     }

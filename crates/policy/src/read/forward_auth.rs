@@ -21,12 +21,12 @@ const ACTIONS_MAX: usize = DEPTH_MAX;
 const PSEUDO_HEADERS: [&str; 4] = [":path", ":method", ":authority", ":scheme"];
 
 impl Reader<'_, '_> {
-    /// The entries of `forward_auth`.
-    pub(super) fn recipes(&mut self, entry: &Entry) -> Option<Vec<Recipe>> {
+    /// The entries of `forward_auth`, and where they stand.
+    pub(super) fn recipes(&mut self, entry: &Entry) -> Option<Vec<(Recipe, Mark)>> {
         let items = self.list_up_to(entry, RECIPES_MAX)?;
         let mut recipes = Vec::with_capacity(items.len());
         for item in items.iter() {
-            recipes.extend(self.recipe(item));
+            recipes.extend(self.recipe(item).map(|recipe| (recipe, item.mark)));
         }
         Some(recipes)
     }
