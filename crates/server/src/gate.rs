@@ -9,6 +9,7 @@ use tollgate::policy::{FileSpec, Problems, Snapshot, Source};
 use tollgate::{Clock, Engine, EngineError, EngineSettings, Lease, Request, RequestError, Throttle, Verdict};
 
 use crate::access::{self, Access};
+use crate::client_address::AddressSettings;
 use crate::metrics::{Metrics, Outcomes, Protocol};
 
 /// How the gate answers.
@@ -24,6 +25,8 @@ pub struct GateSettings {
     pub rls_older_headers: bool,
     /// Whether Envoy is given the domain, the descriptors and the metadata of rules as dynamic metadata.
     pub rls_dynamic_metadata: bool,
+    /// How clients are found behind proxies that ask `/v1/auth`.
+    pub addresses: AddressSettings,
 }
 
 impl Default for GateSettings {
@@ -34,6 +37,7 @@ impl Default for GateSettings {
             rls_x_ratelimit_headers: false,
             rls_older_headers: false,
             rls_dynamic_metadata: false,
+            addresses: AddressSettings::default(),
         }
     }
 }

@@ -5,6 +5,7 @@
 
 mod access;
 mod admin;
+mod client_address;
 mod connection;
 mod drain;
 mod gate;
@@ -20,6 +21,7 @@ mod tls;
 mod workers;
 
 pub use access::{Token, TokenError, TokenSettings, TokenSource};
+pub use client_address::AddressSettings;
 pub use gate::{Gate, GateSettings};
 pub use secret::{NamedFile, SecretError};
 pub use serve::{Addresses, Running, ServeError, serve};

@@ -3,6 +3,7 @@
 //! Every setting has one name, from which its flag, its environment variable and its key in the settings file are made. All
 //! of them bring a text, and one table says what the texts mean.
 
+mod networks;
 mod table;
 mod value;
 

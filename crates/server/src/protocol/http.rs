@@ -6,12 +6,14 @@
 //! | `POST /v1/peek` | what `/v1/check` would answer, 200 or 429; nothing is taken |
 //! | `POST /v1/acquire` | as `/v1/check`, with a `lease` on what is held until it is released |
 //! | `POST /v1/release` | 200: ends a lease |
+//! | `GET /v1/auth` | for proxies that ask before they let a request through: 200 or 429; any method |
 //! | `POST /json` | as envoyproxy/ratelimit |
 //! | `GET /healthz`, `/readyz`, `/healthcheck` | whether it lives, and whether it wants requests |
 //!
 //! Every answer has the header fields of [`crate::headers`]; the older ones too, if the query has `headers=older`.
 
 mod answer;
+mod auth;
 mod guard;
 mod problem;
 mod question;
@@ -25,7 +27,7 @@ use std::time::Duration;
 use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::routing::{any, get, post};
 use axum::{BoxError, Router};
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
@@ -102,6 +104,7 @@ pub(crate) fn router(gate: Arc<Gate>) -> Router {
         .route("/v1/peek", post(peek))
         .route("/v1/acquire", post(acquire))
         .route("/v1/release", post(release))
+        .route("/v1/auth", any(auth::auth))
         .route("/json", post(json))
         .merge(health())
         .route("/healthcheck", get(healthcheck))

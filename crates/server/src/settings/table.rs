@@ -4,6 +4,7 @@ use tollgate::LedgerSettings;
 use tollgate::policy::DefaultAlgorithm;
 
 use super::Settings;
+use super::networks::{hops, ipv6_prefix, networks};
 use super::value::{
     SettingError, boolean, bytes, count, duration, listen, log_format, log_level, meaningless, ratio,
     tls_mode, tokens,
@@ -103,6 +104,15 @@ settings! {
     "rls_dynamic_metadata", "TOLLGATE_RLS_DYNAMIC_METADATA", Some("RESPONSE_DYNAMIC_METADATA"), "BOOL",
         "Give Envoy the request and the metadata of its rules as dynamic metadata [default: false]",
         |settings, text| { settings.gate.rls_dynamic_metadata = boolean(text)?; Ok(()) };
+    "trusted_proxies", "TOLLGATE_TRUSTED_PROXIES", None, "LIST",
+        "Proxies whose word about clients is taken by /v1/auth: networks and addresses, `private`, or `none` [default: private]",
+        |settings, text| { settings.gate.addresses.trusted_proxies = networks(text)?; Ok(()) };
+    "trusted_hops", "TOLLGATE_TRUSTED_HOPS", None, "COUNT",
+        "How many proxies stand before /v1/auth, if their addresses do not tell; 0 goes by addresses [default: 0]",
+        |settings, text| { settings.gate.addresses.trusted_hops = hops(text)?; Ok(()) };
+    "ipv6_prefix", "TOLLGATE_IPV6_PREFIX", None, "BITS",
+        "By how many leading bits /v1/auth tells IPv6 clients apart; 128 is the whole address [default: 64]",
+        |settings, text| { settings.gate.addresses.ipv6_prefix = ipv6_prefix(text)?; Ok(()) };
     "workers", "TOLLGATE_WORKERS", None, "COUNT",
         "Threads that serve requests [default: one per core]",
         |settings, text| { settings.workers = count(text)?; Ok(()) };

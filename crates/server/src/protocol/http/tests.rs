@@ -1,6 +1,7 @@
 //! The HTTP listener, asked as a client would ask it.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod auth;
 mod bad_input;
 mod json;
 mod leases;
