@@ -25,10 +25,12 @@ use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
+use bytes::BytesMut;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use tollgate::{Lease, Verdict};
+use tower::BoxError;
 
 pub(crate) use self::answer::denial_body;
 use self::problem::Problem;
@@ -160,13 +162,27 @@ async fn read_body(request: Request, max: usize) -> Result<Bytes, Problem> {
     if length.is_some_and(|length| length > max as u64) {
         return Err(Problem::BodyTooLarge { max });
     }
-    let body: Limited<Body> = Limited::new(body, max);
-    match tokio::time::timeout(BODY_TIMEOUT, body.collect()).await {
-        Ok(Ok(body)) => Ok(body.to_bytes()),
+    match tokio::time::timeout(BODY_TIMEOUT, gather(Limited::new(body, max))).await {
+        Ok(Ok(body)) => Ok(body),
         Ok(Err(error)) if error.is::<LengthLimitError>() => Err(Problem::BodyTooLarge { max }),
         Ok(Err(error)) => Err(Problem::Unreadable(axum::Error::new(error))),
         Err(_) => Err(Problem::BodyTooSlow { seconds: BODY_TIMEOUT.as_secs() }),
     }
+}
+
+/// Puts the pieces of a body together as they come. A list of pieces would take many times their length if each is a single byte.
+async fn gather(mut body: Limited<Body>) -> Result<Bytes, BoxError> {
+    let (mut first, mut all) = (Bytes::new(), BytesMut::new());
+    while let Some(frame) = body.frame().await {
+        let Ok(piece) = frame?.into_data() else { continue };
+        if first.is_empty() && all.is_empty() {
+            first = piece; // Most bodies come in one piece, which need not be copied.
+        } else {
+            all.extend_from_slice(&std::mem::take(&mut first));
+            all.extend_from_slice(&piece);
+        }
+    }
+    Ok(if all.is_empty() { first } else { all.freeze() })
 }
 
 /// Counts what will have no answer. The gate does so itself with what it is asked.
