@@ -1,5 +1,8 @@
 //! One HTTP connection, of either version, from its first byte to its graceful end.
 
+mod bodies;
+mod impatient;
+
 use std::convert::Infallible;
 use std::time::Duration;
 
@@ -11,23 +14,33 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::AsyncWriteExt;
 
+use self::bodies::{Budget, Counted};
+use self::impatient::Impatient;
 use crate::drain::Drain;
 use crate::stream::Stream;
 
-/// How long a client may take to send a request's header.
+/// How long a client may take to send a request's header, counted from when the server waits for one: so a connection of HTTP/1.1
+/// that has nothing to ask is closed after that.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
-/// Requests under way on one connection. Envoy sends all requests of a worker thread over one.
-const STREAMS_MAX: u32 = 1024;
+/// How long a client may take none of its answers.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Requests under way on one connection of HTTP/2.
+const STREAMS_MAX: u32 = 128;
 /// All header fields of a request together.
 const HEADER_BYTES_MAX: u32 = 64 << 10;
-/// A connection that says nothing for so long is asked whether it is still there, and closed if it does not answer.
-const PING_INTERVAL: Duration = Duration::from_secs(30);
+/// How much of an answer is copied for a stream that has no window for it.
+const SEND_BYTES_MAX: usize = 64 << 10;
+/// A connection of HTTP/2 that says nothing for so long is asked whether it is still there, and closed if it does not answer.
+const PING_INTERVAL: Duration = Duration::from_secs(10);
 const PING_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The body of a request.
+pub(crate) type Sent = Counted<Incoming>;
 
 /// Serves one connection until it closes. When the server stops, requests under way are still answered.
 pub(crate) async fn serve<S, A>(mut stream: Stream, service: S, mut drain: Drain)
 where
-    S: Fn(Request<Incoming>) -> A,
+    S: Fn(Request<Sent>) -> A,
     A: Future<Output = Result<Response, Infallible>> + Send + 'static,
 {
     let peer = stream.peer();
@@ -45,10 +58,12 @@ where
         let _ = stream.shutdown().await; // TLS says that this is the end.
         return;
     };
+    let bodies = Budget::default();
     let service = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(peer);
-        service(request)
+        service(request.map(|body| bodies.count(body)))
     });
+    let io = TokioIo::new(Impatient::new(stream, WRITE_TIMEOUT));
     // The two kinds of connection are alike, but have no trait in common.
     macro_rules! finish {
         ($connection:expr) => {{
@@ -68,13 +83,15 @@ where
             .timer(TokioTimer::new())
             .max_concurrent_streams(STREAMS_MAX)
             .max_header_list_size(HEADER_BYTES_MAX)
+            .max_send_buf_size(SEND_BYTES_MAX)
             .keep_alive_interval(PING_INTERVAL)
             .keep_alive_timeout(PING_TIMEOUT);
-        finish!(builder.serve_connection(TokioIo::new(stream), service))
+        finish!(builder.serve_connection(io, service))
     } else {
         let mut builder = http1::Builder::new();
-        builder.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
-        finish!(builder.serve_connection(TokioIo::new(stream), service))
+        // Whoever says that nothing more will come still waits for an answer.
+        builder.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT).half_close(true);
+        finish!(builder.serve_connection(io, service))
     };
     if let Err(error) = ended {
         tracing::debug!(%error, "a connection broke");

@@ -6,6 +6,7 @@
 //! again, and gives up after a while. Where a test fails, the programs' own words are printed with it.
 
 mod envoy;
+pub mod hostile;
 mod http;
 mod process;
 mod proxy;

@@ -29,16 +29,17 @@ use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get, post};
 use axum::{BoxError, Router};
+use bytes::BytesMut;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
-use hyper::body::Incoming;
 use tollgate::{Lease, Verdict};
 use tower::Service as _;
 
 pub(crate) use self::answer::denial_body;
 use self::problem::Problem;
 use self::question::{Question, read_lease};
+use crate::connection;
 use crate::gate::Gate;
 use crate::headers::{self, Wanted};
 use crate::metrics::Protocol;
@@ -84,7 +85,10 @@ impl Service {
         Service { router: router(Arc::clone(&gate)), gate }
     }
 
-    pub(crate) async fn answer(mut self, request: http::Request<Incoming>) -> Result<Response, Infallible> {
+    pub(crate) async fn answer(
+        mut self,
+        request: http::Request<connection::Sent>,
+    ) -> Result<Response, Infallible> {
         let path = request.uri().path();
         if request.method() == Method::POST && path == "/v1/check" {
             return Ok(match guard::admit(&self.gate, path, request.headers()) {
@@ -201,13 +205,27 @@ async fn read_body<B: Sent>(request: http::Request<B>, max: usize) -> Result<Byt
     if length.is_some_and(|length| length > max as u64) {
         return Err(Problem::BodyTooLarge { max });
     }
-    let body = Limited::new(body, max);
-    match tokio::time::timeout(BODY_TIMEOUT, body.collect()).await {
-        Ok(Ok(body)) => Ok(body.to_bytes()),
+    match tokio::time::timeout(BODY_TIMEOUT, gather(Limited::new(body, max))).await {
+        Ok(Ok(body)) => Ok(body),
         Ok(Err(error)) if error.is::<LengthLimitError>() => Err(Problem::BodyTooLarge { max }),
         Ok(Err(error)) => Err(Problem::Unreadable(axum::Error::new(error))),
         Err(_) => Err(Problem::BodyTooSlow { seconds: BODY_TIMEOUT.as_secs() }),
     }
+}
+
+/// Puts the pieces of a body together as they come. A list of pieces would take many times their length if each is a single byte.
+async fn gather<B: Sent>(mut body: Limited<B>) -> Result<Bytes, BoxError> {
+    let (mut first, mut all) = (Bytes::new(), BytesMut::new());
+    while let Some(frame) = body.frame().await {
+        let Ok(piece) = frame?.into_data() else { continue };
+        if first.is_empty() && all.is_empty() {
+            first = piece; // Most bodies come in one piece, which need not be copied.
+        } else {
+            all.extend_from_slice(&std::mem::take(&mut first));
+            all.extend_from_slice(&piece);
+        }
+    }
+    Ok(if all.is_empty() { first } else { all.freeze() })
 }
 
 /// Counts what will have no answer. The gate does so itself with what it is asked.
