@@ -6,6 +6,9 @@
 mod admin;
 mod connection;
 mod drain;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod gate;
 mod headers;
 mod metrics;

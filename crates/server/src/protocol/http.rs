@@ -12,6 +12,8 @@
 //! Every answer has the header fields of [`crate::headers`]; the older ones too, if the query has `headers=older`.
 
 mod answer;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzing;
 mod problem;
 mod question;
 #[cfg(test)]

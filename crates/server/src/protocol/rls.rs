@@ -5,6 +5,8 @@
 
 mod decode;
 mod encode;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzing;
 mod health;
 pub(crate) mod json;
 mod metadata;
