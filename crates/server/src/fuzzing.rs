@@ -9,8 +9,9 @@
 mod tests;
 mod yaml;
 
+use std::cell::RefCell;
 use std::future::Future;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use http::HeaderValue;
 use tokio::runtime::{Builder, Runtime};
@@ -32,12 +33,26 @@ static RULES: LazyLock<Vec<FileSpec>> = LazyLock::new(|| {
 });
 
 thread_local! {
+    /// Those that are as good as new.
+    static GATES: RefCell<Vec<Arc<Gate>>> = const { RefCell::new(Vec::new()) };
+
     static RUNTIME: Runtime =
         Builder::new_current_thread().enable_time().build().expect("a runtime without I/O can be made");
 }
 
-/// A gate that nobody has asked yet, with rules of every kind, that tells everything it can.
-pub(crate) fn gate() -> Gate {
+/// Shows a gate that has not counted anything yet, with rules of every kind. Making one takes much longer than to refuse an input: one
+/// that has nothing to forget is kept.
+pub(crate) fn with_gate<R>(ask: impl FnOnce(&Arc<Gate>) -> R) -> R {
+    let gate = GATES.with_borrow_mut(Vec::pop).unwrap_or_else(|| Arc::new(new_gate()));
+    let answer = ask(&gate);
+    if gate.engine().stats().keys == 0 {
+        GATES.with_borrow_mut(|gates| gates.push(gate));
+    }
+    answer
+}
+
+/// One that tells everything it can.
+fn new_gate() -> Gate {
     let settings = GateSettings {
         engine: engine_settings(),
         rls_x_ratelimit_headers: true,

@@ -1,9 +1,13 @@
 //! Files of rules and of settings: what is wrong with one is told, and what is right works.
 
+use std::cell::LazyCell;
 use std::net::SocketAddr;
 
 use tollgate::core::Time;
-use tollgate::policy::{Entry, Level, Position, Problem, Problems, Snapshot, Source, Values, read_flat};
+use tollgate::policy::{
+    DefaultAlgorithm, Entry, Level, Position, Problem, Problems, Snapshot, Source, Values, read_all,
+    read_flat,
+};
 use tollgate::{Descriptor, Engine, Request, RequestError, Ruling, Step, Verdict};
 
 use super::{check_field, engine_settings};
@@ -26,10 +30,13 @@ const SHOWN_CHARS_MAX: usize = 300;
 pub fn yaml(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     check_settings(&text);
-    let engine = Engine::new(engine_settings()).expect("a small engine can be made");
+    let engine = LazyCell::new(|| Engine::new(engine_settings()).expect("a small engine can be made"));
     for (text, now) in text.split(NEXT_VERSION).take(VERSIONS_MAX).zip(TIMES) {
-        match engine.load(&[Source::new("rules.yaml", text)], now) {
-            Ok(()) => ask_all(&engine, &engine.snapshot().expect("rules that were loaded are there")),
+        match read_all(&[Source::new("rules.yaml", text)], DefaultAlgorithm::default()) {
+            Ok(rules) => {
+                engine.install(rules, now);
+                ask_all(&engine, &engine.snapshot().expect("rules that were installed are there"));
+            }
             Err(problems) => check_problems(&problems, text),
         }
     }

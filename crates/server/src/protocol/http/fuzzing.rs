@@ -11,19 +11,21 @@ use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use tower::Service;
 
-use crate::fuzzing::{block_on, check_field, gate};
+use crate::fuzzing::{block_on, check_field, with_gate};
 
 /// The first byte says where the body is sent: `c`heck, `p`eek, `a`cquire, `r`elease or `j`son. Any other byte is a `c`.
 pub fn json(bytes: &[u8]) {
     let Some((path, body)) = bytes.split_first() else { return };
-    let mut router = super::router(Arc::new(gate()));
-    match path {
-        b'p' => check_peek(&mut router, body),
-        b'a' => check_acquire(&mut router, body),
-        b'r' => check_release(&mut router, body),
-        b'j' => check_json(&mut router, body),
-        _ => check_decided(&post(&mut router, "/v1/check", body)),
-    }
+    with_gate(|gate| {
+        let router = &mut super::router(Arc::clone(gate));
+        match path {
+            b'p' => check_peek(router, body),
+            b'a' => check_acquire(router, body),
+            b'r' => check_release(router, body),
+            b'j' => check_json(router, body),
+            _ => check_decided(&post(router, "/v1/check", body)),
+        }
+    });
 }
 
 struct Answered {

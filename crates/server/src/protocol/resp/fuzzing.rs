@@ -8,7 +8,7 @@ mod pieces;
 use super::connection;
 use super::frame::{Parser, ProtocolError};
 use crate::drain::Stopper;
-use crate::fuzzing::{block_on, gate};
+use crate::fuzzing::{block_on, with_gate};
 use answers::{Answer, read_all};
 use pieces::{Lengths, Pieces};
 
@@ -68,8 +68,7 @@ impl Heard {
 
 /// What a client is answered that sends this and nothing more.
 fn talk(stream: &[u8], lengths: Lengths) -> Vec<Answer> {
-    let (gate, stopper) = (gate(), Stopper::new());
-    let mut pieces = Pieces::new(stream, lengths);
-    block_on(connection::run(&mut pieces, &gate, stopper.drain()));
+    let (stopper, mut pieces) = (Stopper::new(), Pieces::new(stream, lengths));
+    with_gate(|gate| block_on(connection::run(&mut pieces, gate, stopper.drain())));
     read_all(pieces.written())
 }

@@ -7,7 +7,8 @@ use tonic::Code as GrpcCode;
 
 use super::wire::{Code, RateLimitRequest, RateLimitResponse};
 use super::{answer, decode, encode};
-use crate::fuzzing::{check_field, gate};
+use crate::fuzzing::{check_field, with_gate};
+use crate::gate::Gate;
 use crate::metrics::Protocol;
 
 /// What a message asks, in the words of the engine, or why it is refused. Nothing, if it is no message.
@@ -24,7 +25,7 @@ pub fn rls(bytes: &[u8]) {
         assert_eq!(reader(bytes), understood);
     }
     if let Ok(message) = RateLimitRequest::decode(bytes) {
-        check_answers(&message);
+        with_gate(|gate| check_answers(gate, &message));
     }
 }
 
@@ -35,10 +36,9 @@ fn by_prost(bytes: &[u8]) -> Understood {
 }
 
 /// Asks more than once: the first time nothing has been counted yet.
-fn check_answers(message: &RateLimitRequest) {
-    let gate = gate();
+fn check_answers(gate: &Gate, message: &RateLimitRequest) {
     for _ in 0..3 {
-        match answer(&gate, message, Protocol::Rls) {
+        match answer(gate, message, Protocol::Rls) {
             Ok((verdict, mut response)) => {
                 if !verdict.allowed() {
                     encode::tell_denied(&mut response, &verdict);
