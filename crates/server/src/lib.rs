@@ -8,6 +8,9 @@ mod admin;
 mod client_address;
 mod connection;
 mod drain;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod gate;
 mod headers;
 mod metrics;

@@ -13,8 +13,8 @@ const CELLS_MAX: usize = 100;
 const CELLS_BEFORE: usize = 30;
 const TAB_CELLS: usize = 4;
 const CUT: &str = "...";
-/// The most characters of a person's text that are repeated in a message.
-const QUOTE_CHARS_MAX: usize = 60;
+/// The most cells that a person's text takes where it is repeated in a message.
+const QUOTE_CELLS_MAX: usize = 60;
 
 /// The line and the carets, each on a line of its own, after a gutter of so many cells.
 pub(super) fn write(f: &mut fmt::Formatter<'_>, position: &Position, gutter: usize) -> fmt::Result {
@@ -57,12 +57,16 @@ pub(super) fn write(f: &mut fmt::Formatter<'_>, position: &Position, gutter: usi
 /// A person's text as it may stand in a message: in backticks, on one line, without control characters, and short.
 pub(crate) fn quote(text: &str) -> String {
     let mut quoted = String::from("`");
-    for (i, c) in text.chars().enumerate() {
-        if i == QUOTE_CHARS_MAX {
+    let mut cells_left = QUOTE_CELLS_MAX;
+    for c in text.chars() {
+        let cell = if c == '\t' { "\\t".to_owned() } else { cell(c, false) };
+        let width = cell.chars().count();
+        if width > cells_left {
             quoted.push_str(CUT);
             break;
         }
-        quoted.push_str(&if c == '\t' { "\\t".to_owned() } else { cell(c, false) });
+        cells_left -= width;
+        quoted.push_str(&cell);
     }
     quoted.push('`');
     quoted

@@ -47,7 +47,9 @@ fn long_lines() {
 #[test]
 fn quotes_are_short_and_on_one_line() {
     assert_eq!(quote("a\tb\nc\u{0}"), "`a\\tb\\nc\\u{0}`");
-    assert_eq!(quote(&"x".repeat(70)), format!("`{}...`", "x".repeat(60)));
+    assert_eq!(quote(&"x".repeat(60)), format!("`{}`", "x".repeat(60)));
+    assert_eq!(quote(&"x".repeat(61)), format!("`{}...`", "x".repeat(60)));
+    assert_eq!(quote(&"\u{12}".repeat(61)), format!("`{}...`", "\\u{12}".repeat(10)));
 }
 
 #[test]

@@ -14,6 +14,8 @@
 
 mod answer;
 mod auth;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzing;
 mod guard;
 mod problem;
 mod question;

@@ -6,6 +6,8 @@
 mod command;
 mod connection;
 mod frame;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzing;
 mod reply;
 #[cfg(test)]
 mod testing;

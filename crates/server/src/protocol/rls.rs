@@ -9,6 +9,8 @@ mod connection;
 mod decode;
 mod encode;
 mod flat;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzing;
 mod health;
 pub(crate) mod json;
 mod metadata;

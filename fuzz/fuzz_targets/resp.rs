@@ -1,0 +1,4 @@
+//! RESP streams that arrive in pieces.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| tollgate_server::fuzzing::resp(bytes));
