@@ -9,7 +9,6 @@ mod flood;
 mod keys;
 mod ledger;
 mod pauses;
-mod random;
 mod resident;
 mod table;
 mod timer;
