@@ -19,7 +19,7 @@ const READ_BYTES: usize = 64 << 10;
 /// Why a connection is of no use any more.
 #[derive(Debug, Error)]
 enum Broken {
-    #[error("the server closed the connection")]
+    #[error("the connection was closed before an answer came")]
     Closed,
     #[error("the connection broke: {0}")]
     Io(#[from] io::Error),
@@ -38,7 +38,8 @@ pub(crate) async fn drive(session: Rc<Session>, wire: Rc<Wire>, first: TcpStream
         for batch in &pipeline.under_way {
             session.fail(batch.planned_ns, batch.requests, &broken);
         }
-        if matches!(broken, Broken::Garbled(_) | Broken::NotGreeted(_)) {
+        // A server may close a connection on which nothing is asked.
+        if !(matches!(broken, Broken::Closed) && pipeline.under_way.is_empty()) {
             session.refuse(&broken.to_string());
         }
         stream = session.connect_again().await;
