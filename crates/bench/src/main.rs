@@ -9,16 +9,20 @@ mod flood;
 mod keys;
 mod ledger;
 mod pauses;
-mod random;
 mod resident;
 mod table;
 mod timer;
 mod upkeep;
+mod wire;
 
 use std::error::Error;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+
+/// What `tollgate` has, so that servers measured here have it too.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Measures Tollgate, side by side with its peers where there are any.
 #[derive(Parser)]
@@ -40,9 +44,14 @@ enum Command {
     Flood(flood::FloodArgs),
     /// How often each algorithm is wrong, judged against an exact log
     Accuracy(accuracy::AccuracyArgs),
+    /// The server's CPU per decision and how long callers wait, beside Redis, tonic, hyper and throttlecrab-server
+    Wire(wire::WireArgs),
     /// The child process of `ledger` that fills one table and prints by how much it grew
     #[command(hide = true)]
     Memory(ledger::MemoryArgs),
+    /// The child process of `wire` that is one of the servers
+    #[command(hide = true)]
+    WireServer(wire::ServerArgs),
 }
 
 fn main() -> ExitCode {
@@ -62,6 +71,8 @@ fn run(command: Command) -> Result<(), Box<dyn Error>> {
         Command::Pauses(args) => pauses::run(&args),
         Command::Flood(args) => flood::run(&args),
         Command::Accuracy(args) => accuracy::run(&args),
+        Command::Wire(args) => wire::run(&args),
         Command::Memory(args) => ledger::run_memory(&args),
+        Command::WireServer(args) => wire::run_server(&args),
     }
 }
