@@ -49,7 +49,7 @@ fn check_settings(text: &str) {
             let mut settings = Settings::default();
             for entry in entries.iter().filter(|entry| !asks_the_network(&entry.key, &entry.text)) {
                 if let Err(error) = settings.set(&entry.key, &entry.text) {
-                    check_problem(&entry.problem(error.to_string(), "read the documents"), text);
+                    check_problem(&entry.problem(error.to_string(), "read the documents".to_owned()), text);
                 }
             }
         }
