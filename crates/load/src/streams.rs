@@ -123,7 +123,7 @@ pub(crate) async fn drive(session: Rc<Session>, call: Rc<Call>, streams: usize, 
                 while tasks.join_next().await.is_some() {}
                 connection.abort();
             }
-            Err(error) => session.refuse(&format!("no HTTP/2: {error}")),
+            Err(error) => session.refuse(&format!("HTTP/2: {error}")),
         }
         if session.turns.has_ended() {
             return;
@@ -137,7 +137,7 @@ async fn take_turns(session: Rc<Session>, call: Rc<Call>, mut sender: SendReques
     loop {
         sender = match sender.ready().await {
             Ok(sender) => sender,
-            Err(error) => return session.refuse(&format!("no HTTP/2: {error}")),
+            Err(error) => return session.refuse(&format!("HTTP/2: {error}")),
         };
         let Some(turn) = session.turns.take().await else { return };
         let key = session.keys.borrow_mut().next();
@@ -149,6 +149,7 @@ async fn take_turns(session: Rc<Session>, call: Rc<Call>, mut sender: SendReques
             }
             Err(error) => {
                 session.fail(turn.planned_ns, turn.requests, &error);
+                session.refuse(&format!("HTTP/2: {error}"));
                 if error.is_io() || error.is_go_away() {
                     return;
                 }

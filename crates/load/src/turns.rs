@@ -25,7 +25,8 @@ pub(crate) struct Turn {
 pub(crate) struct Turns {
     clock: Clock,
     start_ticks: Cell<u64>,
-    has_ended: Cell<bool>,
+    /// When nobody got a turn any more.
+    ended_ns: Cell<Option<u64>>,
     order: Order,
 }
 
@@ -50,7 +51,7 @@ impl Turns {
     fn new(order: Order) -> Turns {
         let clock = Clock::new();
         let start_ticks = Cell::new(clock.now().ticks());
-        Turns { clock, start_ticks, has_ended: Cell::new(false), order }
+        Turns { clock, start_ticks, ended_ns: Cell::new(None), order }
     }
 
     /// Time since the start.
@@ -96,22 +97,23 @@ impl Turns {
 
     /// Whether no turn will come any more.
     pub(crate) fn has_ended(&self) -> bool {
-        self.has_ended.get()
+        self.ended_ns.get().is_some()
     }
 
     /// Ends it: nobody gets a turn any more.
     pub(crate) fn end(&self) {
-        self.has_ended.set(true);
+        self.ended_ns.set(self.ended_ns.get().or_else(|| Some(self.now_ns())));
         if let Order::Open { due, .. } = &self.order {
             due.close();
         }
     }
 
-    /// Passes over what is due and was never taken.
+    /// Passes over what was due before the end and never taken.
     pub(crate) fn give_up(&self, mut each: impl FnMut(Moment)) {
         let Order::Open { untaken, .. } = &self.order else { return };
-        let (mut untaken, now_ns) = (untaken.borrow_mut(), self.now_ns());
-        while let Some(moment) = untaken.peek().filter(|moment| moment.at_ns <= now_ns) {
+        let mut untaken = untaken.borrow_mut();
+        let ended_ns = self.ended_ns.get().unwrap_or_else(|| self.now_ns());
+        while let Some(moment) = untaken.peek().filter(|moment| moment.at_ns <= ended_ns) {
             untaken.next();
             each(moment);
         }

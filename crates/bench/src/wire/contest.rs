@@ -32,10 +32,10 @@ pub(super) struct Figures {
     /// What it is compared with others in.
     pub(super) group: String,
     pub(super) name: &'static str,
-    /// Of the server, per decision: medians over the rounds.
+    /// Of the server, per decision: the median of the rounds, and its parts.
+    pub(super) cpu_us: f64,
     pub(super) user_us: f64,
     pub(super) system_us: f64,
-    pub(super) cpu_us: f64,
     /// How far the rounds lie apart, as a part of the median.
     pub(super) spread: f64,
     pub(super) per_second: f64,
@@ -144,7 +144,7 @@ impl Entrant<'_> {
             cpu: after.since(before),
             decisions,
             elapsed_ns: report.elapsed.as_nanos() as f64,
-            generator_ns: generator_after.since(generator_before).total_ns(),
+            generator_ns: generator_after.since(generator_before).total_ns,
             answer_bytes: report.tally.received_bytes as f64 / decisions,
         })
     }
@@ -159,19 +159,22 @@ impl Entrant<'_> {
 
     fn figures(&self, turns: &[Turn], open: Report) -> Figures {
         let middle = |figure: &dyn Fn(&Turn) -> f64| median(turns.iter().map(figure).collect());
-        let cpu_us = |turn: &Turn| turn.cpu.total_ns() / turn.decisions / 1e3;
+        let cpu_us = |turn: &Turn| turn.cpu.total_ns / turn.decisions / 1e3;
         let median_us = middle(&cpu_us);
+        // Ticks are coarse: all rounds together say how much of it is the kernel's.
+        let all = turns.iter().fold(CpuTime::default(), |sum, turn| sum.plus(turn.cpu));
+        let user_us = median_us * all.user_part();
         let least = turns.iter().map(cpu_us).fold(f64::INFINITY, f64::min);
         let most = turns.iter().map(cpu_us).fold(0.0, f64::max);
         Figures {
             group: self.group.clone(),
             name: self.name,
-            user_us: middle(&|turn| turn.cpu.user_ns / turn.decisions / 1e3),
-            system_us: middle(&|turn| turn.cpu.system_ns / turn.decisions / 1e3),
+            user_us,
+            system_us: median_us - user_us,
             cpu_us: median_us,
             spread: (most - least) / median_us,
             per_second: middle(&|turn| turn.decisions / turn.elapsed_ns * 1e9),
-            server_busy: middle(&|turn| turn.cpu.total_ns() / turn.elapsed_ns),
+            server_busy: middle(&|turn| turn.cpu.total_ns / turn.elapsed_ns),
             generator_busy: middle(&|turn| turn.generator_ns / turn.elapsed_ns),
             answer_bytes: middle(&|turn| turn.answer_bytes),
             open,
@@ -179,17 +182,31 @@ impl Entrant<'_> {
     }
 }
 
+/// What a busy server showed.
+pub(super) struct Steady {
+    pub(super) report: Report,
+    /// How much of the time the server was on its core, and the generator on its.
+    pub(super) server_busy: f64,
+    pub(super) generator_busy: f64,
+}
+
 /// A busy server: a hundred thousand decisions a second, in batches.
 pub(super) fn steady(
     child: &Child,
     duration: Duration,
     progress: &ProgressBar,
-) -> Result<Report, Box<dyn Error>> {
+) -> Result<Steady, Box<dyn Error>> {
     progress.set_message("100,000 a second");
     let pace =
         Pace::Planned { per_second: STEADY_PER_SECOND, arrivals: Arrivals::Uniform, batch: STEADY_BATCH };
     let load = questions::load(child, Protocol::Resp, questions::throttle());
-    let report = questions::run(&Load { pace, duration: duration * 2, in_flight: STEADY_IN_FLIGHT, ..load });
+    let load = Load { pace, duration: duration * 2, in_flight: STEADY_IN_FLIGHT, ..load };
+    let processes = [child.pid(), std::process::id()];
+    let before = [CpuTime::of(processes[0])?, CpuTime::of(processes[1])?];
+    let report = questions::run(&load)?;
+    let after = [CpuTime::of(processes[0])?, CpuTime::of(processes[1])?];
     progress.inc(1);
-    report
+    let elapsed_ns = report.elapsed.as_nanos() as f64;
+    let busy = |at: usize| after[at].since(before[at]).total_ns / elapsed_ns;
+    Ok(Steady { server_busy: busy(0), generator_busy: busy(1), report })
 }

@@ -60,45 +60,51 @@ impl Cores {
 }
 
 /// How long a process has been on a core.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct CpuTime {
-    /// In its own code.
-    pub(super) user_ns: f64,
-    /// In the kernel's, on its behalf.
-    pub(super) system_ns: f64,
+    /// To the nanosecond, where the kernel counts what each thread ran.
+    pub(super) total_ns: f64,
+    /// In its own code, and in the kernel's on its behalf: in ticks of ten milliseconds.
+    user_ticks: f64,
+    system_ticks: f64,
 }
 
 impl CpuTime {
-    /// Of this process so far. The split between user and system is in ticks of ten milliseconds; their sum is exact where the
-    /// kernel counts what each thread ran.
+    /// Of this process so far.
     pub(super) fn of(pid: u32) -> Result<CpuTime, Box<dyn Error>> {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
-        let (user, system) = ticks(&stat).ok_or("/proc has no times of a process")?;
-        let tick_ns = 1e9 / rustix::param::clock_ticks_per_second() as f64;
-        let (user_ns, system_ns) = (user as f64 * tick_ns, system as f64 * tick_ns);
-        let told_ns = user_ns + system_ns;
-        match exact_ns(pid) {
-            Some(exact_ns) if exact_ns > 0.0 && told_ns > 0.0 => {
-                let scale = exact_ns / told_ns;
-                Ok(CpuTime { user_ns: user_ns * scale, system_ns: system_ns * scale })
-            }
-            _ => Ok(CpuTime { user_ns, system_ns }),
-        }
+        let (user_ticks, system_ticks) = ticks(&stat).ok_or("/proc has no times of a process")?;
+        let told_ns = (user_ticks + system_ticks) * 1e9 / rustix::param::clock_ticks_per_second() as f64;
+        let total_ns = exact_ns(pid).filter(|&exact_ns| exact_ns > 0.0).unwrap_or(told_ns);
+        Ok(CpuTime { total_ns, user_ticks, system_ticks })
     }
 
     /// What has come since.
     pub(super) fn since(self, before: CpuTime) -> CpuTime {
-        CpuTime { user_ns: self.user_ns - before.user_ns, system_ns: self.system_ns - before.system_ns }
+        CpuTime {
+            total_ns: self.total_ns - before.total_ns,
+            user_ticks: self.user_ticks - before.user_ticks,
+            system_ticks: self.system_ticks - before.system_ticks,
+        }
     }
 
     /// Both.
-    pub(super) fn total_ns(self) -> f64 {
-        self.user_ns + self.system_ns
+    pub(super) fn plus(self, other: CpuTime) -> CpuTime {
+        CpuTime {
+            total_ns: self.total_ns + other.total_ns,
+            user_ticks: self.user_ticks + other.user_ticks,
+            system_ticks: self.system_ticks + other.system_ticks,
+        }
+    }
+
+    /// Which part of it was in its own code. The more time, the finer.
+    pub(super) fn user_part(self) -> f64 {
+        self.user_ticks / (self.user_ticks + self.system_ticks).max(1.0)
     }
 }
 
 /// The 14th and 15th field. The second is a name in brackets, with any letters in it.
-fn ticks(stat: &str) -> Option<(u64, u64)> {
+fn ticks(stat: &str) -> Option<(f64, f64)> {
     let mut fields = stat.rsplit_once(") ")?.1.split(' ').skip(11);
     Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
 }

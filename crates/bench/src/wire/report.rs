@@ -1,10 +1,10 @@
 //! The figures as tables for people, and as one line for scripts.
 
-use tollgate_load::{Report, Tally};
+use tollgate_load::Tally;
 
 use super::Effort;
 use super::child::Peers;
-use super::contest::{Figures, OPEN_PER_SECOND, STEADY_BATCH, STEADY_PER_SECOND};
+use super::contest::{Figures, OPEN_PER_SECOND, STEADY_BATCH, STEADY_PER_SECOND, Steady};
 use super::core::Cores;
 use super::neighbour::{OTHERS_PER_SECOND, Others, TENANT_CONNECTIONS, TENANT_PIPELINE};
 use super::questions::{CONNECTIONS, KEYS, STREAMS};
@@ -80,7 +80,6 @@ pub(super) fn print_contest(results: &[Figures], effort: &Effort) {
 }
 
 fn row(figures: &Figures) -> Vec<String> {
-    let percent = |part: f64| format!("{:.0} %", part * 100.0);
     let tally = &figures.open.tally;
     let mut cells = vec![
         figures.name.to_owned(),
@@ -98,6 +97,10 @@ fn row(figures: &Figures) -> Vec<String> {
     cells
 }
 
+fn percent(part: f64) -> String {
+    format!("{:.0} %", part * 100.0)
+}
+
 fn latency(tally: &Tally, quantile: f64) -> String {
     microseconds(tally.latency_ns.value_at_quantile(quantile))
 }
@@ -111,16 +114,28 @@ fn microseconds(nanoseconds: u64) -> String {
 }
 
 /// The open loop at a high rate.
-pub(super) fn print_steady(report: &Report) {
+pub(super) fn print_steady(steady: &Steady) {
+    let report = &steady.report;
     println!(
         "{STEADY_PER_SECOND} decisions/s over RESP, a batch of {STEADY_BATCH} every {:.0} us on the next of {CONNECTIONS} connections:\n",
         1e6 * f64::from(STEADY_BATCH) / STEADY_PER_SECOND
     );
-    let mut table = Table::new(["", "p50", "p99", "p99.9", "max", "lag p99", "answered/s"]);
+    let mut table = Table::new([
+        "",
+        "p50",
+        "p99",
+        "p99.9",
+        "max",
+        "lag p99",
+        "answered/s",
+        "server busy",
+        "generator busy",
+    ]);
     let tally = &report.tally;
     let mut cells = vec!["tollgate, CL.THROTTLE".to_owned()];
     cells.extend([0.5, 0.99, 0.999, 1.0].map(|quantile| latency(tally, quantile)));
     cells.extend([lag(tally), format!("{:.0}", tally.decided() as f64 / report.elapsed.as_secs_f64())]);
+    cells.extend([percent(steady.server_busy), percent(steady.generator_busy)]);
     table.add_row(cells);
     println!("{table}\n");
 }

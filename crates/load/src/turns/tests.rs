@@ -55,6 +55,18 @@ async fn what_nobody_took_is_given_up_with_its_planned_time() {
 }
 
 #[tokio::test]
+async fn what_comes_due_after_the_end_is_nobodys_loss() {
+    let turns = open(u64::MAX);
+    turns.end();
+    while turns.now_ns() < 1_000_000 {
+        tokio::task::yield_now().await;
+    }
+    let mut given_up = 0;
+    turns.give_up(|_| given_up += 1);
+    assert!(given_up < 100, "a hundred would have come due within the millisecond, but it ended before");
+}
+
+#[tokio::test]
 async fn without_a_plan_turns_come_at_once_and_in_whole_batches() {
     let turns = Turns::closed(u64::MAX, 10, 4);
     let requests: Vec<u64> = std::iter::from_fn(|| turns.try_take()).map(|turn| turn.requests).collect();
