@@ -115,7 +115,8 @@ async fn whoever_is_refused_is_told_why() {
         client.flush().await.unwrap();
         client.read_to_end(&mut Vec::new()).await.unwrap_err()
     };
-    let (refused, server) = tokio::join!(refused, mutual.open(server_end, &mut drain));
+    let both = async { tokio::join!(refused, mutual.open(server_end, &mut drain)) };
+    let (refused, server) = tokio::time::timeout(2 * HANDSHAKE_TIMEOUT, both).await.unwrap();
     assert!(server.is_none());
     assert_eq!(refused.to_string(), "received fatal alert: CertificateRequired");
 }
