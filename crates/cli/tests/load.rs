@@ -3,9 +3,15 @@
 
 use std::net::TcpListener;
 use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
 
+use rustix::process::{Pid, kill_process};
 use serde_json::Value;
-use tollgate_testkit::real::{Finished, Launch, Tollgate, run, until};
+use tollgate_testkit::real::{Finished, Launch, Signal, Tollgate, run, until};
+
+/// How long a server is kept from its work: of all that is planned for this time, somebody has to say that it was late.
+const STANDSTILL: Duration = Duration::from_millis(600);
 
 const RULES: &str = "
 domain: shop
@@ -114,6 +120,28 @@ fn an_open_loop_lasts_as_long_as_it_was_planned_and_sends_all_of_it() {
 }
 
 #[test]
+fn a_server_that_stands_still_has_made_everybody_wait_who_would_have_come() {
+    for (protocol, question) in
+        [("http", &["--policy", "many"][..]), ("rls", &["--domain", "shop", "--descriptor", "nobody={key}"])]
+    {
+        let tollgate = tollgate();
+        let words = [&["--rate", "500", "--duration", "2s"], question].concat();
+        let child = command(&tollgate, protocol, &words).stdout(Stdio::piped()).spawn().unwrap();
+        let series = format!("ratelimit_requests_total{{protocol=\"{protocol}\",outcome=\"allowed\"}}");
+        until("it asks", || (tollgate.metric(&series) > 20).then_some(()));
+        tollgate.signal(Signal::STOP);
+        thread::sleep(STANDSTILL);
+        tollgate.signal(Signal::CONT);
+        let report: Value = serde_json::from_slice(&child.wait_with_output().unwrap().stdout).unwrap();
+        assert_eq!(counts(&report), [1_000, 1_000, 0, 0, 0, 0], "{report}");
+        // Of a thousand requests, three hundred are planned for the standstill, and all but the last fifty of these wait for 100 ms and more.
+        // Who asks only when answered would see no more than a few slow answers.
+        let p90_us = report["latency_us"]["p90"].as_f64().unwrap();
+        assert!(p90_us > 100_000.0, "{report}");
+    }
+}
+
+#[test]
 fn the_table_names_every_figure() {
     let tollgate = tollgate();
     let address = tollgate.http().to_string();
@@ -187,8 +215,7 @@ fn an_interrupt_ends_it_with_the_figures_so_far() {
         let child = command.stdout(Stdio::piped()).spawn().unwrap();
         let series = format!("ratelimit_requests_total{{protocol=\"{protocol}\",outcome=\"allowed\"}}");
         until("it asks", || (tollgate.metric(&series) > 20).then_some(()));
-        let id = rustix::process::Pid::from_child(&child);
-        rustix::process::kill_process(id, rustix::process::Signal::INT).unwrap();
+        kill_process(Pid::from_child(&child), Signal::INT).unwrap();
         let output = child.wait_with_output().unwrap();
         assert_eq!(output.status.code(), Some(0));
         let report: Value = serde_json::from_slice(&output.stdout).unwrap();

@@ -148,8 +148,9 @@ async fn take_turns(session: Rc<Session>, call: Rc<Call>, mut sender: SendReques
                 session.answer(turn.planned_ns, session.turns.now_ns(), answer);
             }
             Err(error) => {
-                session.fail(turn.planned_ns, turn.requests, &error);
-                session.refuse(&format!("HTTP/2: {error}"));
+                let error_told = format!("HTTP/2: {error}");
+                session.fail(turn.planned_ns, turn.requests, &error_told);
+                session.refuse(&error_told);
                 if error.is_io() || error.is_go_away() {
                     return;
                 }
