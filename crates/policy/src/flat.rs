@@ -2,7 +2,7 @@
 //! it can be said.
 
 use crate::keys::nearest;
-use crate::problem::{Page, Position, Problem, Problems};
+use crate::problem::{Page, Position, Problem, Problems, message};
 use crate::source::{Source, too_large};
 use crate::yaml::{self, Content};
 
@@ -17,9 +17,9 @@ pub struct FlatEntry {
 }
 
 impl FlatEntry {
-    /// Says what is wrong with the value, and what to do about it.
-    pub fn problem(&self, what: impl Into<String>, hint: impl Into<String>) -> Problem {
-        Problem::new(self.position.clone(), what).hint(hint)
+    /// Says what is wrong with the value, and what to do about it. What is wrong may repeat the value, whatever is in it.
+    pub fn problem(&self, what: impl AsRef<str>, hint: impl Into<String>) -> Problem {
+        Problem::new(self.position.clone(), message(what.as_ref())).hint(hint)
     }
 }
 
