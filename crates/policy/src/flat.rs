@@ -2,7 +2,7 @@
 //! it can be said.
 
 use crate::keys::nearest;
-use crate::problem::{Page, Position, Problem, Problems};
+use crate::problem::{Page, Position, Problem, Problems, message};
 use crate::source::{Source, too_large};
 use crate::yaml::{self, Content};
 
@@ -17,14 +17,14 @@ pub struct FlatEntry {
 }
 
 impl FlatEntry {
-    /// Says what is wrong with the value, and what to do about it.
-    pub fn problem(&self, what: String, hint: String) -> Problem {
-        Problem::new(self.position.clone(), what).hint(hint)
+    /// Says what is wrong with the value, and what to do about it. What is wrong may repeat the value, whatever is in it.
+    pub fn problem(&self, what: impl AsRef<str>, hint: impl Into<String>) -> Problem {
+        Problem::new(self.position.clone(), message(what.as_ref())).hint(hint)
     }
 
     /// The same of a value that nobody may see.
-    pub fn secret_problem(&self, what: String, hint: String) -> Problem {
-        Problem::new(self.position.without_excerpt(), what).hint(hint)
+    pub fn secret_problem(&self, what: impl AsRef<str>, hint: impl Into<String>) -> Problem {
+        Problem::new(self.position.without_excerpt(), message(what.as_ref())).hint(hint)
     }
 }
 

@@ -12,7 +12,7 @@ mod tests;
 use std::fmt;
 use std::sync::Arc;
 
-pub(crate) use excerpt::quote;
+pub(crate) use excerpt::{message, quote};
 pub(crate) use page::{Mark, Page};
 
 /// A place in a text.

@@ -15,6 +15,8 @@ const TAB_CELLS: usize = 4;
 const CUT: &str = "...";
 /// The most cells that a person's text takes where it is repeated in a message.
 const QUOTE_CELLS_MAX: usize = 60;
+/// The most cells of a message by somebody who does not know what may be shown.
+const MESSAGE_CELLS_MAX: usize = 200;
 
 /// The line and the carets, each on a line of its own, after a gutter of so many cells.
 pub(super) fn write(f: &mut fmt::Formatter<'_>, position: &Position, gutter: usize) -> fmt::Result {
@@ -54,22 +56,31 @@ pub(super) fn write(f: &mut fmt::Formatter<'_>, position: &Position, gutter: usi
     write!(f, "\n{:gutter$} | {:caret_start$}{carets}", "", "")
 }
 
-/// A person's text as it may stand in a message: in backticks, on one line, without control characters, and short.
+/// A person's text as it may stand in a message: in backticks, and short.
 pub(crate) fn quote(text: &str) -> String {
-    let mut quoted = String::from("`");
-    let mut cells_left = QUOTE_CELLS_MAX;
+    format!("`{}`", one_line(text, QUOTE_CELLS_MAX))
+}
+
+/// A message that may repeat a person's text.
+pub(crate) fn message(text: &str) -> String {
+    one_line(text, MESSAGE_CELLS_MAX)
+}
+
+/// A text on one line, without control characters, and cut where it is longer than so many cells.
+fn one_line(text: &str, cells_max: usize) -> String {
+    let mut line = String::new();
+    let mut cells_left = cells_max;
     for c in text.chars() {
         let cell = if c == '\t' { "\\t".to_owned() } else { cell(c, false) };
         let width = cell.chars().count();
         if width > cells_left {
-            quoted.push_str(CUT);
+            line.push_str(CUT);
             break;
         }
         cells_left -= width;
-        quoted.push_str(&cell);
+        line.push_str(&cell);
     }
-    quoted.push('`');
-    quoted
+    line
 }
 
 fn cell(c: char, first: bool) -> String {

@@ -1,6 +1,6 @@
 //! Excerpts keep their caret in place whatever the line holds.
 
-use super::{Mark, Page, Problem, Problems, quote};
+use super::{Mark, Page, Problem, Problems, message, quote};
 
 /// Checks the two lines that show a place.
 fn check(text: &str, (line, column, width): (u32, u32, u32), line_shown: &str, carets: &str) {
@@ -50,6 +50,12 @@ fn quotes_are_short_and_on_one_line() {
     assert_eq!(quote(&"x".repeat(60)), format!("`{}`", "x".repeat(60)));
     assert_eq!(quote(&"x".repeat(61)), format!("`{}...`", "x".repeat(60)));
     assert_eq!(quote(&"\u{12}".repeat(61)), format!("`{}...`", "\\u{12}".repeat(10)));
+}
+
+#[test]
+fn messages_are_on_one_line() {
+    assert_eq!(message("\"\u{1b}[31m\n\" is not a number"), "\"\\u{1b}[31m\\n\" is not a number");
+    assert_eq!(message(&"x".repeat(201)), format!("{}...", "x".repeat(200)));
 }
 
 #[test]

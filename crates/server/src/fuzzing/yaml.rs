@@ -5,8 +5,7 @@ use std::net::SocketAddr;
 
 use tollgate::core::Time;
 use tollgate::policy::{
-    DefaultAlgorithm, Entry, Level, Position, Problem, Problems, Snapshot, Source, Values, read_all,
-    read_flat,
+    DefaultAlgorithm, Entry, Level, Position, Problems, Snapshot, Source, Values, read_all, read_flat,
 };
 use tollgate::{Descriptor, Engine, Request, RequestError, Ruling, Step, Verdict};
 
@@ -24,7 +23,7 @@ const ASKED_MAX: usize = 16;
 const TIMES: [Time; 3] = [Time::from_ticks(0), Time::from_ticks(1_800_000_000_000_000_000), Time::MAX];
 const COSTS: [u64; 4] = [1, 0, 1_000, u64::MAX];
 /// Longer lines are cut.
-const SHOWN_CHARS_MAX: usize = 300;
+const SHOWN_CHARS_MAX: usize = 1_000;
 
 /// A text of rules or of settings.
 pub fn yaml(bytes: &[u8]) {
@@ -49,7 +48,7 @@ fn check_settings(text: &str) {
             let mut settings = Settings::default();
             for entry in entries.iter().filter(|entry| !asks_the_network(&entry.key, &entry.text)) {
                 if let Err(error) = settings.set(&entry.key, &entry.text) {
-                    check_problem(&entry.problem(error.to_string(), "read the documents".to_owned()), text);
+                    check_problems(&entry.problem(error.to_string(), "read the documents").into(), text);
                 }
             }
         }
@@ -66,35 +65,27 @@ fn asks_the_network(name: &str, text: &str) -> bool {
 /// Every problem stands somewhere in the text, comes with advice, and can be shown on a terminal.
 fn check_problems(problems: &Problems, text: &str) {
     assert!(!problems.is_empty(), "refused, and nothing is wrong");
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text).replace("\r\n", "\n").replace('\r', "\n");
     for problem in problems {
-        check_problem(problem, text);
+        check_position(&problem.position, &text);
+        if let Some((position, _)) = &problem.also {
+            check_position(position, &text);
+        }
+        assert!(problem.hint.is_some(), "no advice: {problem}");
     }
-    check_shown(&problems.to_string());
-}
-
-fn check_problem(problem: &Problem, text: &str) {
-    check_position(&problem.position, text);
-    if let Some((position, _)) = &problem.also {
-        check_position(position, text);
-    }
-    assert!(problem.hint.is_some(), "no advice: {problem}");
-    check_shown(&problem.to_string());
+    let shown = problems.to_string();
+    assert!(shown.chars().all(|c| c == '\n' || !c.is_control()), "control characters in {shown:?}");
+    let longest = shown.lines().map(|line| line.chars().count()).max();
+    assert!(longest.is_some_and(|longest| longest < SHOWN_CHARS_MAX), "nothing or too much is said: {shown}");
 }
 
 fn check_position(position: &Position, text: &str) {
     if position.line == 0 {
         return; // It is about the whole file.
     }
-    let text = text.strip_prefix('\u{feff}').unwrap_or(text).replace("\r\n", "\n").replace('\r', "\n");
     let line = text.split('\n').nth(position.line as usize - 1).expect("a problem stands on a line");
     let columns = 1..=line.chars().count() + 1;
     assert!(columns.contains(&(position.column as usize)), "{position:?} is not on its line {line:?}");
-}
-
-fn check_shown(shown: &str) {
-    assert!(shown.chars().all(|c| c == '\n' || !c.is_control()), "control characters in {shown:?}");
-    let longest = shown.lines().map(|line| line.chars().count()).max();
-    assert!(longest.is_some_and(|longest| longest < SHOWN_CHARS_MAX), "nothing or too much is said: {shown}");
 }
 
 /// Asks every rule, at every time, and has it explained.
