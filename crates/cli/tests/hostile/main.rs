@@ -11,9 +11,7 @@ use std::time::Duration;
 use tollgate_testkit::real::hostile::{Attack, Companion, Listener, Pace, RULES, Service, Vitals, attacks};
 use tollgate_testkit::real::{Launch, Tollgate};
 
-/// What one attack may make the server grow by, for a moment.
-const PEAK_BYTES_MAX: u64 = 96 << 20;
-/// What may be left of all that in the end: allocators keep some for the next time.
+/// What may be left of all that attacks made the server grow by in the end: allocators keep some for the next time.
 const LEFT_BYTES_MAX: u64 = 64 << 20;
 /// How long connections may be left after an attack. Longer than the server's own time-outs.
 const SETTLE_TIME: Duration = Duration::from_mins(1);

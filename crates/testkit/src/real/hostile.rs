@@ -71,6 +71,8 @@ pub struct Attack {
     pub pace: Pace,
     /// What must come of it.
     pub expected: &'static str,
+    /// How much the server may grow meanwhile, for a force of 1.
+    pub peak_bytes_max: u64,
     act: fn(&Field) -> Tally,
 }
 
@@ -85,7 +87,15 @@ pub struct Field {
     pub force: usize,
 }
 
+/// What an attack may cost the server unless it says otherwise.
+const PEAK_BYTES_MAX: u64 = 32 << 20;
+
 impl Attack {
+    /// One that may cost so much instead.
+    fn costing(self, peak_bytes_max: u64) -> Attack {
+        Attack { peak_bytes_max, ..self }
+    }
+
     /// Attacks, and says what became of it.
     pub fn run(&self, tollgate: &Tollgate, force: usize) -> Tally {
         let address = match self.on {
@@ -116,7 +126,7 @@ pub fn attacks() -> Vec<Attack> {
 
 /// One attack for a table of them.
 const fn quick(on: Listener, name: &'static str, expected: &'static str, act: fn(&Field) -> Tally) -> Attack {
-    Attack { name, on, pace: Pace::Quick, expected, act }
+    Attack { name, on, pace: Pace::Quick, expected, peak_bytes_max: PEAK_BYTES_MAX, act }
 }
 
 /// One attack that waits for the server.
@@ -126,5 +136,5 @@ const fn patient(
     expected: &'static str,
     act: fn(&Field) -> Tally,
 ) -> Attack {
-    Attack { name, on, pace: Pace::Patient, expected, act }
+    Attack { name, on, pace: Pace::Patient, expected, peak_bytes_max: PEAK_BYTES_MAX, act }
 }

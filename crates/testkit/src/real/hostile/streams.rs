@@ -15,23 +15,19 @@ const STREAMS: u32 = 1_100;
 const BODIES_BYTES: usize = 256 << 20;
 /// What fits into one frame.
 const FRAME_BYTES: usize = 16 << 10;
+/// What a server may hold for so many streams.
+const PEAK_BYTES_MAX: u64 = 96 << 20;
 /// A server that lets nothing be sent for so many rounds will not let anything more.
 const IDLE_ROUNDS_MAX: usize = 50;
 
 pub(super) fn attacks() -> Vec<Attack> {
-    let both =
-        |name, expected, act| [Listener::Grpc, Listener::Http].map(|on| quick(on, name, expected, act));
-    [
-        vec![quick(Listener::Http, "1,100 bodies that do not end", "bounded, whatever is sent", unfinished)],
-        both("as many answers as may be, without a window", "answers wait, bounded", no_window).to_vec(),
-        vec![quick(
-            Listener::Admin,
-            "as many answers as may be, without a window",
-            "answers wait, bounded",
-            no_window,
-        )],
-    ]
-    .concat()
+    use Listener::{Admin, Grpc, Http};
+    let unfinished = |on| quick(on, "1,100 bodies that do not end", "bounded, whatever is sent", unfinished);
+    let unread =
+        |on| quick(on, "as many answers as may be, without a window", "answers wait, bounded", no_window);
+    [unfinished(Http), unread(Http), unread(Grpc), unread(Admin)]
+        .map(|attack| attack.costing(PEAK_BYTES_MAX))
+        .into()
 }
 
 /// How much the server lets be sent on the connection, and on each stream.
@@ -72,15 +68,20 @@ fn unfinished(at: &Field) -> Tally {
     let beginning = [&[0, 0, 0x7f, 0xff, 0xff], &[b' '; FRAME_BYTES - 5][..]].concat();
     let mut windows = Windows { connection: INITIAL_BYTES, streams: vec![INITIAL_BYTES; STREAMS as usize] };
     let mut begun = vec![false; STREAMS as usize];
-    let (mut taken_bytes, mut idle_rounds) = (0, 0);
+    let (mut next, mut taken_bytes, mut idle_rounds) = (0, 0, 0);
     // Everything that was sent before has been read when this comes back.
     while keep_up(&mut raw, &mut windows, &mut tally) {
         let taken_before = taken_bytes;
-        for (index, begun) in (0..STREAMS).zip(&mut begun) {
+        // All streams in turn, each round from where the last one had to stop: so all bodies grow alike.
+        for index in (0..STREAMS).cycle().skip(next as usize).take(STREAMS as usize) {
             let stream = 2 * index + 1;
+            if windows.connection < FRAME_BYTES {
+                next = index;
+                break;
+            }
             if windows.take(stream, FRAME_BYTES) {
-                let payload = if *begun { &[b' '; FRAME_BYTES][..] } else { &beginning };
-                *begun = true;
+                let begun = std::mem::replace(&mut begun[index as usize], true);
+                let payload = if begun { &[b' '; FRAME_BYTES][..] } else { &beginning };
                 raw.send_frames(&Frames::none().add(DATA, 0, stream, payload));
                 taken_bytes += FRAME_BYTES;
             }
