@@ -12,8 +12,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use http::HeaderMap;
 use http::header::AUTHORIZATION;
+use http::{HeaderMap, HeaderName};
 use thiserror::Error;
 
 use crate::gate::Gate;
@@ -28,6 +28,7 @@ const TOKEN_BYTES_MAX: usize = 512;
 const TOKENS_MAX: usize = 256;
 
 const SCHEME: &str = "Bearer";
+const TOKEN_FIELD: HeaderName = HeaderName::from_static("x-tollgate-token");
 
 /// A secret that a client shows. It cannot be printed.
 #[derive(Clone, PartialEq, Eq)]
@@ -212,8 +213,12 @@ impl TokenFile {
     }
 }
 
-/// The token of a request, as `Authorization: Bearer TOKEN` has it.
-pub(crate) fn bearer(fields: &HeaderMap) -> Option<&[u8]> {
+/// The token that a client shows: in a field of its own, or as HTTP has it. The first is for proxies that ask on behalf of somebody else,
+/// whose `Authorization` they pass on.
+pub(crate) fn shown(fields: &HeaderMap) -> Option<&[u8]> {
+    if let Some(token) = fields.get(TOKEN_FIELD) {
+        return Some(token.as_bytes().trim_ascii());
+    }
     let (scheme, token) = fields.get(AUTHORIZATION)?.as_bytes().split_at_checked(SCHEME.len())?;
     let is_ours = scheme.eq_ignore_ascii_case(SCHEME.as_bytes()) && token.starts_with(b" ");
     is_ours.then(|| token.trim_ascii())

@@ -131,7 +131,7 @@ impl Gate {
     /// Whether whoever sends these header fields may ask. Health is told to everybody.
     pub(crate) fn admits(&self, protocol: Protocol, fields: &HeaderMap) -> bool {
         // Nothing is looked for where nothing is wanted.
-        !self.access.wants_token(protocol) || self.admits_token(protocol, access::bearer(fields))
+        !self.access.wants_token(protocol) || self.admits_token(protocol, access::shown(fields))
     }
 
     /// Whether whoever shows this token, or none, may ask. Those who may not are counted.

@@ -92,7 +92,7 @@ fn nothing_shows_a_token() {
 fn tokens_stand_behind_a_scheme() {
     let shown = |value: &'static str| {
         let fields = HeaderMap::from_iter([(AUTHORIZATION, HeaderValue::from_static(value))]);
-        bearer(&fields).map(<[u8]>::to_vec)
+        shown(&fields).map(<[u8]>::to_vec)
     };
     for value in ["Bearer abc", "bearer abc", "BEARER   abc "] {
         assert_eq!(shown(value).unwrap(), b"abc", "{value}");
@@ -100,5 +100,10 @@ fn tokens_stand_behind_a_scheme() {
     for value in ["", "abc", "Bearer", "Bearerabc", "Basic abc", "Beare\tabc", "Bearer\tabc"] {
         assert_eq!(shown(value), None, "{value}");
     }
-    assert_eq!(bearer(&HeaderMap::new()), None);
+    assert_eq!(super::shown(&HeaderMap::new()), None);
+    // Whoever asks for somebody else passes on that one's credentials, and shows its own apart.
+    let mut fields = HeaderMap::new();
+    fields.insert("authorization", HeaderValue::from_static("Bearer theirs"));
+    fields.insert("x-tollgate-token", HeaderValue::from_static("ours"));
+    assert_eq!(super::shown(&fields), Some(b"ours".as_slice()));
 }
