@@ -7,7 +7,7 @@ use tollgate::core::Time;
 use tollgate::policy::{
     DefaultAlgorithm, Entry, Level, Position, Problems, Snapshot, Source, Values, read_all, read_flat,
 };
-use tollgate::{Descriptor, Engine, Request, RequestError, Ruling, Step, Verdict};
+use tollgate::{Descriptor, Engine, Request, RequestError, Ruling, Step, Subject, Verdict};
 
 use super::{check_field, engine_settings};
 use crate::headers::{self, Wanted};
@@ -146,6 +146,11 @@ fn ask(engine: &Engine, request: &Request<'_>) {
             let [first, second] = [(); 2].map(|()| engine.decide(&request.peek(), now).map(seen));
             assert_eq!(first, second, "{request:?}");
             let decided = engine.decide(&request, now).map(Step::ready);
+            // A look at several descriptors takes each for itself, though one may leave nothing for the next.
+            if !matches!(request.subject, Subject::Descriptors { descriptors: [_, _, ..], .. }) {
+                let looked_at = first.map(|(allowed, _)| allowed);
+                assert_eq!(looked_at.ok(), decided.as_ref().ok().map(Verdict::allowed), "{request:?}");
+            }
             match decided {
                 Ok(verdict) => check_verdict(&verdict),
                 Err(RequestError::UnknownTier { .. }) => {}
