@@ -4,6 +4,8 @@ mod bodies;
 mod impatient;
 
 use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::response::Response;
@@ -17,11 +19,14 @@ use tokio::io::AsyncWriteExt;
 use self::bodies::{Budget, Counted};
 use self::impatient::Impatient;
 use crate::drain::Drain;
+use crate::room::Room;
 use crate::stream::Stream;
 
 /// How long a client may take to send a request's header, counted from when the server waits for one: so a connection of HTTP/1.1
 /// that has nothing to ask is closed after that.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
+/// How often a connection is looked at, whether it is of any use.
+const LOOK_INTERVAL: Duration = Duration::from_secs(10);
 /// How long a client may take none of its answers.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Requests under way on one connection of HTTP/2.
@@ -58,8 +63,10 @@ where
         let _ = stream.shutdown().await; // TLS says that this is the end.
         return;
     };
-    let bodies = Budget::default();
+    let (bodies, visit) = (Budget::default(), Visit::new(Arc::clone(stream.room())));
+    let asked = Arc::clone(&visit.has_asked);
     let service = service_fn(move |mut request: Request<Incoming>| {
+        asked.store(true, Ordering::Relaxed); // orders nothing else
         request.extensions_mut().insert(peer);
         service(request.map(|body| bodies.count(body)))
     });
@@ -70,6 +77,10 @@ where
             let mut connection = std::pin::pin!($connection);
             tokio::select! {
                 ended = connection.as_mut() => ended,
+                () = visit.overstayed() => {
+                    connection.as_mut().graceful_shutdown();
+                    connection.await
+                }
                 () = drain.begun() => {
                     connection.as_mut().graceful_shutdown();
                     connection.await
@@ -95,5 +106,28 @@ where
     };
     if let Err(error) = ended {
         tracing::debug!(%error, "a connection broke");
+    }
+}
+
+/// A client that keeps its connection.
+struct Visit {
+    room: Arc<Room>,
+    /// Whether it has asked anything since the last look.
+    has_asked: Arc<AtomicBool>,
+}
+
+impl Visit {
+    fn new(room: Arc<Room>) -> Visit {
+        Visit { room, has_asked: Arc::default() }
+    }
+
+    /// Comes back when the client has asked nothing for a while, and others want its place.
+    async fn overstayed(&self) {
+        loop {
+            tokio::time::sleep(LOOK_INTERVAL).await;
+            if !self.has_asked.swap(false, Ordering::Relaxed) && self.room.is_crowded() {
+                return;
+            }
+        }
     }
 }

@@ -16,6 +16,7 @@ mod headers;
 mod metrics;
 mod protocol;
 mod reload;
+mod room;
 mod secret;
 mod serve;
 mod settings;

@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use thiserror::Error;
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tollgate::EngineError;
 use tollgate::policy::Problems;
@@ -22,6 +21,7 @@ use crate::drain::Stopper;
 use crate::gate::Gate;
 use crate::protocol::{http, resp, rls};
 use crate::reload::{self, Reloaded, Rules};
+use crate::room::Room;
 use crate::secret::SecretError;
 use crate::settings::{Listen, Settings};
 use crate::tls::Tls;
@@ -88,8 +88,7 @@ pub struct Running {
     gate: Arc<Gate>,
     stopper: Stopper,
     tasks: JoinSet<()>,
-    rooms: Vec<Arc<Semaphore>>,
-    connections_max: usize,
+    rooms: Vec<Arc<Room>>,
     drain_delay: Duration,
     drain_timeout: Duration,
     tending: Arc<AtomicBool>,
@@ -110,7 +109,7 @@ pub async fn serve(settings: Settings) -> Result<Running, ServeError> {
         stopper: Stopper::new(),
         tasks: JoinSet::new(),
         rooms: Vec::new(),
-        connections_max: settings.connections_max.clamp(1, Semaphore::MAX_PERMITS),
+        connections_max: settings.connections_max,
     };
     let addresses = Addresses {
         http: starting.listen("http", settings.http, http(&gate)).await?,
@@ -118,7 +117,7 @@ pub async fn serve(settings: Settings) -> Result<Running, ServeError> {
         resp: starting.listen("resp", settings.resp, redis(&gate)).await?,
         admin: starting.listen("admin", settings.admin, web(admin::router(Arc::clone(&gate)))).await?,
     };
-    let Starting { workers, stopper, mut tasks, rooms, connections_max, .. } = starting;
+    let Starting { workers, stopper, mut tasks, rooms, .. } = starting;
     let tokens = token_files.into_iter().map(|file| file.kept(&gate));
     let reloaded = Reloaded { rules, secrets: certificates.into_iter().chain(tokens).collect() };
     tasks.spawn(reload::keep_up(reloaded, Arc::clone(&gate), stopper.drain()));
@@ -132,7 +131,6 @@ pub async fn serve(settings: Settings) -> Result<Running, ServeError> {
         stopper,
         tasks,
         rooms,
-        connections_max,
         drain_delay,
         drain_timeout,
         tending,
@@ -157,11 +155,10 @@ impl Running {
         self.gate.set_ready(false);
         tokio::time::sleep(self.drain_delay).await;
         self.stopper.stop();
-        let all = u32::try_from(self.connections_max).unwrap_or(u32::MAX);
         let drained = async {
             while self.tasks.join_next().await.is_some() {}
             for room in &self.rooms {
-                let _ = room.acquire_many(all).await; // Never closed, so never an error.
+                room.emptied().await;
             }
         };
         tokio::time::timeout(self.drain_timeout, drained).await.is_ok()
@@ -180,7 +177,7 @@ struct Starting {
     tls: Tls,
     stopper: Stopper,
     tasks: JoinSet<()>,
-    rooms: Vec<Arc<Semaphore>>,
+    rooms: Vec<Arc<Room>>,
     connections_max: usize,
 }
 
@@ -195,7 +192,7 @@ impl Starting {
         let refused = |source| ServeError::Listen { what, address, source };
         let socket = TcpListener::bind(address).await.map_err(refused)?;
         let address = socket.local_addr().map_err(refused)?;
-        let room = Arc::new(Semaphore::new(self.connections_max));
+        let room = Arc::new(Room::new(self.connections_max));
         self.rooms.push(Arc::clone(&room));
         let listener = Listener { socket, door: self.tls.door(what), handler, room };
         self.tasks.spawn(workers::accept(listener, Arc::clone(&self.workers), self.stopper.drain()));

@@ -11,9 +11,10 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::mpsc;
 
 use crate::drain::Drain;
+use crate::room::Room;
 use crate::stream::{Peer, Stream};
 use crate::tls::Door;
 
@@ -70,17 +71,17 @@ pub(crate) struct Listener {
     pub(crate) door: Option<Arc<Door>>,
     pub(crate) handler: Handler,
     /// How many connections there may be.
-    pub(crate) room: Arc<Semaphore>,
+    pub(crate) room: Arc<Room>,
 }
 
 /// Accepts connections and hands them out, as long as there is room, until the server stops.
 pub(crate) async fn accept(listener: Listener, workers: Arc<Workers>, mut drain: Drain) {
     loop {
         let accepted = async {
-            let permit = Arc::clone(&listener.room).acquire_owned().await;
-            (permit, listener.socket.accept().await)
+            let place = listener.room.enter().await;
+            (place, listener.socket.accept().await)
         };
-        let (permit, accepted) = tokio::select! {
+        let (place, accepted) = tokio::select! {
             accepted = accepted => accepted,
             () = drain.begun() => return,
         };
@@ -95,14 +96,15 @@ pub(crate) async fn accept(listener: Listener, workers: Arc<Workers>, mut drain:
             };
         let (handler, door, mut drain) =
             (Arc::clone(&listener.handler), listener.door.clone(), drain.clone());
+        let room = Arc::clone(&listener.room);
         let job = move || {
             let serve = async move {
                 match take_up(stream, peer, door, &mut drain).await {
-                    Ok(Some(stream)) => handler(stream, drain).await,
+                    Ok(Some(stream)) => handler(stream.within(room), drain).await,
                     Ok(None) => {}
                     Err(error) => tracing::warn!(%error, "cannot serve a connection"),
                 }
-                drop(permit);
+                drop(place);
             };
             tokio::spawn(serve);
         };

@@ -19,6 +19,7 @@ use super::frame::Parser;
 use super::reply::Replies;
 use crate::drain::Drain;
 use crate::gate::Gate;
+use crate::room::Room;
 
 /// Room for so much is made before every reading.
 const READ_BYTES: usize = 16 << 10;
@@ -41,11 +42,11 @@ const LINGER_TIME_MAX: Duration = Duration::from_secs(1);
 const LINGER_IDLE_MAX: Duration = Duration::from_secs(10);
 
 /// Serves one connection until it closes, breaks the protocol, or the server stops.
-pub(super) async fn run<S>(mut stream: S, gate: &Gate, mut drain: Drain)
+pub(super) async fn run<S>(mut stream: S, gate: &Gate, room: &Room, mut drain: Drain)
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let mut connection = Connection::new(gate);
+    let mut connection = Connection::new(gate, room);
     if let Err(error) = connection.serve(&mut stream, &mut drain).await {
         tracing::debug!(%error, "a RESP connection broke off");
     }
@@ -65,25 +66,27 @@ enum Batch {
 }
 
 /// Looks at a connection every now and then. A timer for every reading would cost more than the reading.
-struct Watchman {
+struct Watchman<'g> {
+    room: &'g Room,
     next_look: Pin<Box<Sleep>>,
     /// Looks since the last command was complete.
     looks: u32,
 }
 
-impl Watchman {
-    fn new() -> Watchman {
-        Watchman { next_look: Box::pin(tokio::time::sleep(COMMAND_TIME_MAX)), looks: 0 }
+impl Watchman<'_> {
+    fn new(room: &Room) -> Watchman<'_> {
+        Watchman { room, next_look: Box::pin(tokio::time::sleep(COMMAND_TIME_MAX)), looks: 0 }
     }
 
-    /// Comes back when a client has been waited for long enough, which is less if it is in the middle of a command.
+    /// Comes back when a client has been waited for long enough, which is less if it is in the middle of a command, or if others want
+    /// its place.
     async fn waited_enough(&mut self, is_begun: bool) {
-        let looks_max = if is_begun { 1 } else { IDLE_LOOKS_MAX };
         loop {
             self.next_look.as_mut().await;
             let next_look = self.next_look.deadline() + COMMAND_TIME_MAX;
             self.next_look.as_mut().reset(next_look);
             self.looks += 1;
+            let looks_max = if is_begun || self.room.is_crowded() { 1 } else { IDLE_LOOKS_MAX };
             if self.looks > looks_max {
                 return;
             }
@@ -97,17 +100,17 @@ struct Connection<'g> {
     parser: Parser,
     session: Session<'g>,
     replies: Replies,
-    watchman: Watchman,
+    watchman: Watchman<'g>,
 }
 
 impl<'g> Connection<'g> {
-    fn new(gate: &'g Gate) -> Connection<'g> {
+    fn new(gate: &'g Gate, room: &'g Room) -> Connection<'g> {
         Connection {
             input: Vec::new(),
             parser: Parser::default(),
             session: Session::new(gate),
             replies: Replies::default(),
-            watchman: Watchman::new(),
+            watchman: Watchman::new(room),
         }
     }
 

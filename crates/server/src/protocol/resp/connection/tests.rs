@@ -4,7 +4,7 @@
 use tokio::io::{DuplexStream, duplex};
 use tokio::net::{TcpListener, TcpStream};
 
-use super::super::testing::{gate, talk};
+use super::super::testing::{gate, room, talk};
 use super::*;
 use crate::drain::Stopper;
 
@@ -65,7 +65,7 @@ async fn a_client_sees_the_error_even_if_it_sends_megabytes_more() {
 async fn with_client<F: Future<Output = ()>>(test: impl FnOnce(DuplexStream, Stopper) -> F) {
     let (client, server) = duplex(1 << 10);
     let (gate, stopper) = (gate(), Stopper::new());
-    let serving = run(server, &gate, stopper.drain());
+    let serving = run(server, &gate, room(), stopper.drain());
     tokio::join!(test(client, stopper), serving);
 }
 
@@ -124,7 +124,7 @@ async fn a_client_that_goes_away_is_no_problem() {
 #[tokio::test]
 async fn answers_wait_to_be_written_before_more_are_made() {
     let gate = gate();
-    let mut connection = Connection::new(&gate);
+    let mut connection = Connection::new(&gate, room());
     let (message, commands) = ("x".repeat(1_000), 1_000);
     connection.input.extend_from_slice(format!("ECHO {message}\r\n").repeat(commands).as_bytes());
     let mut written = 0;
@@ -146,7 +146,7 @@ async fn answers_wait_to_be_written_before_more_are_made() {
 async fn a_client_that_does_not_read_is_not_listened_to() {
     let (mut client, server) = duplex(1 << 10);
     let (gate, stopper) = (gate(), Stopper::new());
-    let mut serving = std::pin::pin!(run(server, &gate, stopper.drain()));
+    let mut serving = std::pin::pin!(run(server, &gate, room(), stopper.drain()));
     let flood = async {
         let mut sent_bytes = 0_usize;
         while client.write_all(&b"ECHO 0123456789012345678901234567890123456789\r\n".repeat(20)).await.is_ok()
@@ -171,7 +171,7 @@ async fn a_client_that_does_not_read_is_not_listened_to() {
 async fn a_huge_command_leaves_no_huge_buffers() {
     let (client, mut server) = duplex(1 << 10);
     let (gate, stopper) = (gate(), Stopper::new());
-    let mut connection = Connection::new(&gate);
+    let mut connection = Connection::new(&gate, room());
     let message = "x".repeat(1_000_000);
     connection.input.extend_from_slice(format!("*2\r\n$4\r\nECHO\r\n$1000000\r\n{message}\r\nPI").as_bytes());
     assert_eq!(connection.answer(), Batch::Full);
@@ -204,7 +204,8 @@ async fn answers_survive_a_server_that_stops_before_it_has_read_everything() {
         answers.read_to_end(&mut received).await.unwrap();
         received
     };
-    let ((), received, ()) = tokio::join!(send, receive, run(server.unwrap().0, &gate, stopper.drain()));
+    let ((), received, ()) =
+        tokio::join!(send, receive, run(server.unwrap().0, &gate, room(), stopper.drain()));
     assert!(received.starts_with(b"+PONG\r\n"), "{} bytes", received.len());
 }
 
@@ -215,7 +216,8 @@ async fn a_client_that_stays_is_not_waited_for_when_the_server_stops() {
         let (gate, stopper) = (gate(), Stopper::new());
         client.write_all(sent.as_bytes()).await.unwrap();
         stopper.stop();
-        let ended = tokio::time::timeout(20 * LINGER_TIME_MAX, run(server, &gate, stopper.drain())).await;
+        let ended =
+            tokio::time::timeout(20 * LINGER_TIME_MAX, run(server, &gate, room(), stopper.drain())).await;
         assert!(ended.is_ok(), "{sent:?}");
     };
     tokio::join!(ends("PING\r\n"), ends("QUIT\r\n"), ends("'\r\n"));
@@ -225,7 +227,7 @@ async fn a_client_that_stays_is_not_waited_for_when_the_server_stops() {
 #[tokio::test]
 async fn pipelines_are_answered_without_allocating() {
     let gate = gate();
-    let mut connection = Connection::new(&gate);
+    let mut connection = Connection::new(&gate, room());
     let mut answer = |pipeline: &[u8]| {
         connection.input.extend_from_slice(pipeline);
         assert_eq!(connection.answer(), Batch::Answered);
@@ -286,7 +288,19 @@ async fn a_client_that_takes_no_answers_is_not_waited_for() {
         tokio::time::sleep(LONG).await;
     };
     tokio::select! {
-        () = run(server, &gate, stopper.drain()) => {}
+        () = run(server, &gate, room(), stopper.drain()) => {}
         () = flood => panic!("it is still waited for"),
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_idle_client_gives_way_to_others() {
+    let room = Room::new(2);
+    let (mut client, server) = duplex(1 << 10);
+    let (gate, stopper) = (gate(), Stopper::new());
+    let all_places = async {
+        let _ours = (room.enter().await, room.enter().await);
+        tokio::time::timeout(3 * COMMAND_TIME_MAX, receive_end(&mut client)).await.unwrap();
+    };
+    tokio::join!(all_places, run(server, &gate, &room, stopper.drain()));
 }
