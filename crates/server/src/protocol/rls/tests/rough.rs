@@ -22,6 +22,8 @@ descriptors:
   rate_limit: {unit: year, requests_per_unit: 1000000}
 ";
 const WINDOW_BYTES: u32 = 1 << 20;
+/// Longer than anything takes that has an end.
+const FOR_EVER: Duration = Duration::from_secs(300);
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const EMPTY_SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
 
@@ -53,7 +55,8 @@ async fn a_message_that_never_ends_is_given_up() {
     let mut client = client(address, WINDOW_BYTES).await;
     let (slow, mut rest) = begin(&mut client, question());
     rest.send_data(Bytes::copy_from_slice(&body()[..7]), false).unwrap();
-    assert_eq!(told(slow.await.unwrap()).await.grpc_status(), Some("4"));
+    let slow = timeout(FOR_EVER, slow).await.unwrap().unwrap();
+    assert_eq!(told(slow).await.grpc_status(), Some("4"));
     check_served(address).await;
 }
 
@@ -125,7 +128,7 @@ async fn a_client_that_answers_no_ping_is_given_up() {
     let mut stream = TcpStream::connect(address).await.unwrap();
     stream.write_all(&[PREFACE, EMPTY_SETTINGS].concat()).await.unwrap();
     let start = Instant::now();
-    let _ = stream.read_to_end(&mut Vec::new()).await;
+    let _ = timeout(FOR_EVER, stream.read_to_end(&mut Vec::new())).await;
     assert!((40..45).contains(&start.elapsed().as_secs()), "{:?}", start.elapsed());
 }
 
@@ -148,7 +151,7 @@ async fn a_client_that_says_nothing_is_given_up() {
         let mut stream = TcpStream::connect(address).await.unwrap();
         stream.write_all(said).await.unwrap();
         let mut answer = Vec::new();
-        let _ = stream.read_to_end(&mut answer).await;
+        let _ = timeout(FOR_EVER, stream.read_to_end(&mut answer)).await.expect("an end");
         assert_eq!(answer, b"", "{said:?}");
     }
 }
@@ -161,7 +164,7 @@ async fn a_long_answer_that_nobody_takes_is_given_up() {
     let (answer, mut stream) = begin(&mut client, question());
     stream.send_data(asked.into(), true).unwrap();
     let (_, mut body) = answer.await.unwrap().into_parts();
-    let error = body.data().await.unwrap().unwrap_err();
+    let error = timeout(FOR_EVER, body.data()).await.unwrap().unwrap().unwrap_err();
     assert_eq!(error.reason(), Some(Reason::CANCEL));
 }
 
@@ -193,6 +196,6 @@ async fn whoever_takes_no_answer_does_not_hold_the_stop() {
     stream.send_data(body().into(), true).unwrap();
     let (_, mut body) = answer.await.unwrap().into_parts();
     stopper.stop();
-    let ended = body.data().await.unwrap();
+    let ended = timeout(FOR_EVER, body.data()).await.unwrap().unwrap();
     assert!(ended.is_err(), "{ended:?}");
 }
