@@ -6,6 +6,7 @@ mod accuracy;
 mod contender;
 mod engine;
 mod flood;
+mod hostile;
 mod keys;
 mod ledger;
 mod pauses;
@@ -40,6 +41,11 @@ enum Command {
     Flood(flood::FloodArgs),
     /// How often each algorithm is wrong, judged against an exact log
     Accuracy(accuracy::AccuracyArgs),
+    /// Every attack on a server of its own: outcome, memory, and how others were served; fails if one did harm
+    Hostile(hostile::HostileArgs),
+    /// The child process of `hostile`: a server
+    #[command(hide = true)]
+    Serve(hostile::ServeArgs),
     /// The child process of `ledger` that fills one table and prints by how much it grew
     #[command(hide = true)]
     Memory(ledger::MemoryArgs),
@@ -62,6 +68,8 @@ fn run(command: Command) -> Result<(), Box<dyn Error>> {
         Command::Pauses(args) => pauses::run(&args),
         Command::Flood(args) => flood::run(&args),
         Command::Accuracy(args) => accuracy::run(&args),
+        Command::Hostile(args) => hostile::run(&args),
+        Command::Serve(args) => hostile::run_server(&args),
         Command::Memory(args) => ledger::run_memory(&args),
     }
 }
