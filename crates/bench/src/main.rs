@@ -6,6 +6,7 @@ mod accuracy;
 mod contender;
 mod engine;
 mod flood;
+mod hostile;
 mod keys;
 mod ledger;
 mod pauses;
@@ -46,6 +47,11 @@ enum Command {
     Accuracy(accuracy::AccuracyArgs),
     /// The server's CPU per decision and how long callers wait, beside Redis, tonic, hyper and throttlecrab-server
     Wire(wire::WireArgs),
+    /// Every attack on a server of its own: outcome, memory, and how others were served; fails if one did harm
+    Hostile(hostile::HostileArgs),
+    /// The child process of `hostile`: a server
+    #[command(hide = true)]
+    Serve(hostile::ServeArgs),
     /// The child process of `ledger` that fills one table and prints by how much it grew
     #[command(hide = true)]
     Memory(ledger::MemoryArgs),
@@ -72,6 +78,8 @@ fn run(command: Command) -> Result<(), Box<dyn Error>> {
         Command::Flood(args) => flood::run(&args),
         Command::Accuracy(args) => accuracy::run(&args),
         Command::Wire(args) => wire::run(&args),
+        Command::Hostile(args) => hostile::run(&args),
+        Command::Serve(args) => hostile::run_server(&args),
         Command::Memory(args) => ledger::run_memory(&args),
         Command::WireServer(args) => wire::run_server(&args),
     }

@@ -9,8 +9,8 @@ pub(super) fn attacks() -> Vec<Attack> {
     vec![
         quick(Listener::Http, "lengths that disagree", "400 or closed, no second answer", disagreeing),
         quick(Listener::Http, "chunks that are none", "400 or closed, no second answer", bad_chunks),
-        quick(Listener::Http, "endless chunk extensions", "closed", extensions),
-        quick(Listener::Http, "endless trailers", "closed", trailers),
+        quick(Listener::Http, "endless chunk extensions", "400, or closed", extensions),
+        quick(Listener::Http, "endless trailers", "400, or closed", trailers),
     ]
 }
 
