@@ -9,18 +9,24 @@ fn a_name_with_brackets_and_spaces_is_passed_over() {
 }
 
 #[test]
-fn work_takes_time() {
-    let before = CpuTime::of(std::process::id()).unwrap();
-    let mut sum = 0_u64;
-    let spent = loop {
-        for number in 0..1_000_000_u64 {
-            sum = std::hint::black_box(sum.wrapping_add(number));
-        }
-        let spent = CpuTime::of(std::process::id()).unwrap().since(before);
-        if spent.total_ns > 50e6 {
-            break spent;
-        }
-    };
-    assert!(spent.user_part() > 0.5, "{spent:?}");
-    assert_eq!(spent.plus(spent).since(spent), spent);
+fn what_has_come_since_is_told_in_parts() {
+    let (before, after) = (CpuTime::at(1e6, 10.0, 20.0), CpuTime::at(3e6, 13.0, 21.0));
+    let since = after.since(before);
+    assert_eq!(since, CpuTime::at(2e6, 3.0, 1.0));
+    assert!((since.user_part() - 0.75).abs() < 1e-9);
+    assert_eq!(since.plus(before), after);
+    assert!(CpuTime::default().user_part().abs() < 1e-9, "nothing has no parts");
+}
+
+#[test]
+fn a_process_that_runs_has_been_on_a_core() {
+    let time = CpuTime::of(std::process::id()).unwrap();
+    assert!(time.total_ns > 0.0, "{time:?}");
+    assert!(CpuTime::of(u32::MAX).is_err());
+}
+
+impl CpuTime {
+    fn at(total_ns: f64, user_ticks: f64, system_ticks: f64) -> CpuTime {
+        CpuTime { total_ns, user_ticks, system_ticks }
+    }
 }
