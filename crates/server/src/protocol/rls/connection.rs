@@ -24,6 +24,7 @@ use super::flat::Flat;
 use super::{HEALTH, SHOULD_RATE_LIMIT, Services, others, reply};
 use crate::drain::Drain;
 use crate::metrics::Protocol;
+use crate::room::Room;
 use crate::stream::Stream;
 
 /// How long a client may take to say that it speaks HTTP/2.
@@ -57,6 +58,7 @@ pub(crate) async fn serve(mut stream: Stream, services: Arc<Services>, mut drain
     if !matches!(spoken, Ok(Ok(true))) {
         return tracing::debug!("a client connected and did not speak HTTP/2");
     }
+    let room = Arc::clone(stream.room());
     let handshake = server::Builder::new()
         .max_concurrent_streams(STREAMS_MAX)
         .max_header_list_size(HEADER_BYTES_MAX)
@@ -66,7 +68,7 @@ pub(crate) async fn serve(mut stream: Stream, services: Arc<Services>, mut drain
         .max_local_error_reset_streams(Some(RESETS_BY_ERROR_MAX))
         .handshake(Flat(stream));
     let ended = match timeout(PREFACE_TIMEOUT, handshake).await {
-        Ok(Ok(http2)) => Connection::new(http2, services).run(drain).await,
+        Ok(Ok(http2)) => Connection::new(http2, services).run(room, drain).await,
         Ok(Err(error)) => Err(error),
         Err(_) => return tracing::debug!("a client does not take what it is told first"),
     };
@@ -87,8 +89,8 @@ impl Connection {
         Connection { http2, services, batch: Batch::default(), unfinished: Arc::default() }
     }
 
-    async fn run(mut self, mut drain: Drain) -> Result<(), h2::Error> {
-        let mut pulse = Pulse::new(self.http2.ping_pong());
+    async fn run(mut self, room: Arc<Room>, mut drain: Drain) -> Result<(), h2::Error> {
+        let mut pulse = Pulse::new(self.http2.ping_pong(), room);
         let mut begun = pin!(drain.begun());
         let (mut overdue, mut is_stopping) = (pin!(sleep(Duration::MAX)), false);
         loop {
@@ -107,7 +109,7 @@ impl Connection {
                     self.http2.graceful_shutdown();
                 }
                 () = pulse.lost() => {
-                    tracing::debug!("a client is not there any more");
+                    tracing::debug!("a client is not there any more, or says nothing where others want its place");
                     return Ok(());
                 }
                 () = &mut overdue, if is_stopping => return Ok(()),
@@ -187,6 +189,7 @@ impl Connection {
 /// Whether a client is still there.
 struct Pulse {
     pings: Option<PingPong>,
+    room: Arc<Room>,
     next_look: Pin<Box<Sleep>>,
     /// Whether the client has been asked and has not answered yet.
     is_asked: bool,
@@ -195,16 +198,20 @@ struct Pulse {
 }
 
 impl Pulse {
-    fn new(pings: Option<PingPong>) -> Pulse {
-        Pulse { pings, next_look: Box::pin(sleep(PING_INTERVAL)), is_asked: false, is_felt: false }
+    fn new(pings: Option<PingPong>, room: Arc<Room>) -> Pulse {
+        Pulse { pings, room, next_look: Box::pin(sleep(PING_INTERVAL)), is_asked: false, is_felt: false }
     }
 
-    /// Comes back when the client has gone.
+    /// Comes back when the client has gone, or says nothing while others want its place.
     async fn lost(&mut self) {
         loop {
             self.next_look.as_mut().await;
             let has_answered = self.has_answered();
-            if std::mem::take(&mut self.is_felt) || has_answered {
+            let is_felt = std::mem::take(&mut self.is_felt);
+            if !is_felt && self.room.is_crowded() {
+                return;
+            }
+            if is_felt || has_answered {
                 self.is_asked = false;
                 self.next_look.set(sleep(PING_INTERVAL));
             } else if self.is_asked {

@@ -23,7 +23,7 @@ descriptors:
 ";
 const WINDOW_BYTES: u32 = 1 << 20;
 /// Longer than anything takes that has an end.
-const FOR_EVER: Duration = Duration::from_secs(300);
+const FOR_EVER: Duration = Duration::from_mins(5);
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const EMPTY_SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
 
