@@ -88,6 +88,7 @@ where
             }
         }};
     }
+    // Boxed, so that whoever has not said anything yet does not take the room of those who have.
     let ended = if is_http2 {
         let mut builder = http2::Builder::new(TokioExecutor::new());
         builder
@@ -97,12 +98,12 @@ where
             .max_send_buf_size(SEND_BYTES_MAX)
             .keep_alive_interval(PING_INTERVAL)
             .keep_alive_timeout(PING_TIMEOUT);
-        finish!(builder.serve_connection(io, service))
+        Box::pin(async { finish!(builder.serve_connection(io, service)) }).await
     } else {
         let mut builder = http1::Builder::new();
         // Whoever says that nothing more will come still waits for an answer.
         builder.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT).half_close(true);
-        finish!(builder.serve_connection(io, service))
+        Box::pin(async { finish!(builder.serve_connection(io, service)) }).await
     };
     if let Err(error) = ended {
         tracing::debug!(%error, "a connection broke");

@@ -123,6 +123,7 @@ async fn take_up(
     let _ = stream.set_nodelay(true); // Slower without, but no reason to refuse.
     match door {
         None => Ok(Some(Stream::plain(stream, peer))),
-        Some(door) => Ok(door.open(stream, drain).await.map(|stream| Stream::tls(stream, peer))),
+        // Boxed, so that only those who shake hands take the room for it.
+        Some(door) => Ok(Box::pin(door.open(stream, drain)).await.map(|stream| Stream::tls(stream, peer))),
     }
 }

@@ -67,8 +67,9 @@ pub(crate) async fn serve(mut stream: Stream, services: Arc<Services>, mut drain
         .max_pending_accept_reset_streams(RESETS_UNSEEN_MAX)
         .max_local_error_reset_streams(Some(RESETS_BY_ERROR_MAX))
         .handshake(Flat(stream));
-    let ended = match timeout(PREFACE_TIMEOUT, handshake).await {
-        Ok(Ok(http2)) => Connection::new(http2, services).run(room, drain).await,
+    // Boxed, so that whoever has not said anything yet does not take the room of those who have.
+    let ended = match Box::pin(timeout(PREFACE_TIMEOUT, handshake)).await {
+        Ok(Ok(http2)) => Box::pin(Connection::new(http2, services).run(room, drain)).await,
         Ok(Err(error)) => Err(error),
         Err(_) => return tracing::debug!("a client does not take what it is told first"),
     };
