@@ -20,11 +20,11 @@ usage() {
     exit 2
 }
 
+[[ $runs =~ ^[1-9][0-9]*$ ]] || usage
 if [ "$target" != all ]; then
     [ -n "${bytes_max[$target]:-}" ] || usage
     targets=("$target")
 fi
-[[ $runs =~ ^[1-9][0-9]*$ ]] || usage
 
 if ! rustc +nightly --version >/dev/null 2>&1; then
     echo "fuzzing needs a nightly compiler, for its instrumentation: rustup toolchain install nightly" >&2
