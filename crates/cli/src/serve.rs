@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::{ArgMatches, Command};
 use tokio::signal::unix::{SignalKind, signal};
-use tollgate_server::{Addresses, Running, Settings};
+use tollgate_server::{Addresses, Running, Settings, TlsMode, TlsModes, TokenSettings};
 
 use crate::failure::Failure;
 use crate::{logs, settings};
@@ -44,9 +44,13 @@ async fn serve(settings: Settings) -> Result<ExitCode, Failure> {
     let mut terminate = signal(SignalKind::terminate()).map_err(Failure::Runtime)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(Failure::Runtime)?;
     warn_of_redis();
-    let rules = settings.rules.display().to_string();
+    let told = Told {
+        rules: settings.rules.display().to_string(),
+        tls: settings.tls.modes(),
+        tokens: settings.tokens.clone(),
+    };
     let running = tollgate_server::serve(settings).await?;
-    greet(&running, &rules);
+    greet(&running, &told);
     tokio::select! {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
@@ -76,8 +80,15 @@ fn warn_of_redis() {
     }
 }
 
+/// What was told of the listeners and of the rules.
+struct Told {
+    rules: String,
+    tls: TlsModes,
+    tokens: TokenSettings,
+}
+
 /// Where it listens, and a line to try.
-fn greet(running: &Running, rules: &str) {
+fn greet(running: &Running, Told { rules, tls, tokens }: &Told) {
     let Addresses { http, grpc, resp, admin } = running.addresses();
     let places: usize = running.gate().snapshot().map_or(0, |snapshot| snapshot.places().count());
     println!(
@@ -85,33 +96,54 @@ fn greet(running: &Running, rules: &str) {
         env!("CARGO_PKG_VERSION"),
         if places == 1 { "rule" } else { "rules" }
     );
-    for (name, address, what) in [
-        ("http", http, "/v1/check, /v1/peek, /json"),
-        ("grpc", grpc, "Envoy's rate limit service"),
-        ("resp", resp, "CL.THROTTLE, TG.CHECK"),
-        ("admin", admin, "/metrics, /healthz"),
+    for (name, address, what, needs) in [
+        ("http", http, "/v1/check, /v1/peek, /json", needs(tls.http, tokens.http.is_some())),
+        ("grpc", grpc, "Envoy's rate limit service", needs(tls.grpc, tokens.grpc.is_some())),
+        ("resp", resp, "CL.THROTTLE, TG.CHECK", needs(tls.resp, tokens.resp.is_some())),
+        ("admin", admin, "/metrics, /healthz", needs(tls.admin, false)),
     ] {
         match address {
-            Some(address) => println!("  {name:<6} {address:<22} {what}"),
+            Some(address) => println!("  {name:<6} {address:<22} {what}{needs}"),
             None => println!("  {name:<6} off"),
         }
     }
-    if let Some(line) = line_to_try(running) {
+    let is_open = |mode, tokens: bool| mode != TlsMode::Mutual && !tokens;
+    let open = Addresses {
+        http: http.filter(|_| is_open(tls.http, tokens.http.is_some())),
+        resp: resp.filter(|_| is_open(tls.resp, tokens.resp.is_some())),
+        ..Addresses::default()
+    };
+    if let Some(line) = line_to_try(running, open, *tls) {
         println!("Try it:\n  {line}");
     }
 }
 
-/// A question that the rules in force answer: the simplest policy, else a Redis client's own numbers.
-fn line_to_try(running: &Running) -> Option<String> {
+/// What a client needs.
+fn needs(mode: TlsMode, token: bool) -> &'static str {
+    match (mode, token) {
+        (TlsMode::Off, false) => "",
+        (TlsMode::Off, true) => " (token)",
+        (TlsMode::On, false) => " (TLS)",
+        (TlsMode::On, true) => " (TLS, token)",
+        (TlsMode::Mutual, false) => " (mutual TLS)",
+        (TlsMode::Mutual, true) => " (mutual TLS, token)",
+    }
+}
+
+/// A question that the rules in force answer: the simplest policy, else a Redis client's own numbers. It goes to a listener
+/// that answers everybody, so that it works as it is printed.
+fn line_to_try(running: &Running, open: Addresses, tls: TlsModes) -> Option<String> {
     let snapshot = running.gate().snapshot()?;
-    let addresses = running.addresses();
     let limits = |name: &str| snapshot.policy(name).map_or(0, |index| snapshot.place(index).limits().len());
     let names = snapshot.policy_names();
     let simplest = names.iter().rev().min_by_key(|name| limits(name));
-    if let (Some(http), Some(policy)) = (addresses.http, simplest) {
+    if let (Some(http), Some(policy)) = (open.http, simplest) {
         let question = format!(r#"{{"policy": "{policy}", "key": "user:4711"}}"#);
-        return Some(format!("curl -i http://{http}/v1/check -d '{question}'"));
+        // Only whoever made the certificate knows who vouches for it.
+        let scheme = if tls.http == TlsMode::Off { "http" } else { "-k https" };
+        return Some(format!("curl -i {scheme}://{http}/v1/check -d '{question}'"));
     }
-    let port = addresses.resp?.port();
-    Some(format!("redis-cli -p {port} CL.THROTTLE user:4711 15 30 60"))
+    let port = open.resp?.port();
+    let tls = if tls.resp == TlsMode::Off { "" } else { "--tls --insecure " };
+    Some(format!("redis-cli {tls}-p {port} CL.THROTTLE user:4711 15 30 60"))
 }

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches};
-use tollgate::policy::{Problems, Source, read_flat};
-use tollgate_server::{SETTINGS, Settings};
+use tollgate::policy::{FlatEntry, Problems, Source, read_flat};
+use tollgate_server::{SETTINGS, SettingError, Settings};
 
 use crate::failure::Failure;
 
@@ -66,13 +66,17 @@ fn from_file(settings: &mut Settings, named: Option<&String>) -> Result<(), Fail
         if let Err(error) = settings.set(&entry.key, &entry.text) {
             let help =
                 SETTINGS.iter().find(|setting| setting.name == entry.key).map_or("", |setting| setting.help);
-            problems.push(entry.problem(format!("`{}`: {error}", entry.key), help));
+            let problem = match error {
+                SettingError::Token(_) => FlatEntry::secret_problem,
+                _ => FlatEntry::problem,
+            };
+            problems.push(problem(&entry, format!("`{}`: {error}", entry.key), help.to_owned()));
         }
     }
     problems.or(()).map_err(Failure::Problems)?;
     // Paths in a file are meant from where the file stands.
-    if let (Some(folder), true) = (path.parent(), settings.rules.is_relative()) {
-        settings.rules = folder.join(&settings.rules);
+    if let Some(folder) = path.parent() {
+        settings.paths_from(folder);
     }
     Ok(())
 }

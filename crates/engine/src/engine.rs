@@ -1,14 +1,16 @@
 //! The engine: rules and counters in, verdicts out.
 
-use std::cell::Cell;
-use std::mem;
-use std::sync::{Mutex, PoisonError};
+mod batch;
 
-use arc_swap::ArcSwapOption;
+use std::cell::Cell;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::{mem, slice};
+
+use arc_swap::{ArcSwapOption, Guard};
 use thiserror::Error;
 use tollgate_core::{Cost, Decision, Holder, Intent, Limit, LimitError, Outcome, Time};
 use tollgate_policy::{DefaultAlgorithm, FileSpec, Problems, Snapshot, Source, read_all};
-use tollgate_store::{Charge, Ledger, LedgerError, LedgerSettings, Stats};
+use tollgate_store::{Charge, Key, Ledger, LedgerError, LedgerSettings, Stats};
 
 use crate::key::KeyBuffer;
 use crate::lease::{Lease, LeaseIssuer};
@@ -130,25 +132,36 @@ impl Engine {
     }
 
     /// The rules in force.
-    pub fn snapshot(&self) -> Option<std::sync::Arc<Snapshot>> {
+    pub fn snapshot(&self) -> Option<Arc<Snapshot>> {
         self.snapshot.load_full()
     }
 
     /// Decides a request: it passes only if all limits that it meets admit it; then all are charged, otherwise none is.
     pub fn decide(&self, request: &Request<'_>, now: Time) -> Result<Step, RequestError> {
-        let (snapshot, mut answer) = (self.snapshot.load(), Answer::default());
+        let snapshot = self.snapshot.load();
         let question = Question { request, purpose: Purpose::Pass, now };
-        let (allowed, decided_by) = self.answer(&question, snapshot.as_deref(), &mut answer)?;
-        Ok(Step::Ready(Verdict { allowed, decided_by, now, answer, snapshot }))
+        let found = self.answer(&question, snapshot.as_deref())?;
+        Ok(Step::Ready(found.into_verdict(now, snapshot)))
+    }
+
+    /// Decides requests that have arrived together. The answers are those of [`Engine::decide`] one after the other, and `each` is shown
+    /// every one as soon as it is there; the rules are looked up once, and the waiting for memory overlaps.
+    pub fn decide_batch(
+        &self,
+        requests: &[Request<'_>],
+        now: Time,
+        each: impl FnMut(usize, Result<&Verdict, &RequestError>),
+    ) {
+        batch::decide(self, requests, now, each);
     }
 
     /// Decides a request that holds what it is given until it is released, or until a deadline: at least one of its limits must be
     /// one on how many may be at it at the same time.
     pub fn acquire(&self, request: &Request<'_>, now: Time) -> Result<(Step, Option<Lease>), RequestError> {
-        let (snapshot, mut answer) = (self.snapshot.load(), Answer::default());
+        let snapshot = self.snapshot.load();
         let question = Question { request, purpose: Purpose::Hold, now };
-        let (allowed, decided_by) = self.answer(&question, snapshot.as_deref(), &mut answer)?;
-        let verdict = Verdict { allowed, decided_by, now, answer, snapshot };
+        let found = self.answer(&question, snapshot.as_deref())?;
+        let verdict = found.into_verdict(now, snapshot);
         let lease = self.lease(request, &verdict);
         Ok((Step::Ready(verdict), lease))
     }
@@ -163,8 +176,21 @@ impl Engine {
 
     /// Decides for a caller that brings its own limit with every call.
     pub fn throttle(&self, key: &[u8], limit: &Limit, cost: u64, now: Time) -> Decision {
+        self.decide_throttle(&self.prepare_throttle(key, limit, cost), now)
+    }
+
+    /// Has the memory fetched that a caller's counter is in. Whoever prepares several calls before the first is decided waits for
+    /// memory once.
+    pub fn prepare_throttle(&self, key: &[u8], limit: &Limit, cost: u64) -> Throttle {
         let key = self.ledger.key(Borrowed::take().0.key.of_throttle(key));
-        let charge = Charge::take(key, limit, Cost::new(cost));
+        let throttle = Throttle { key, limit: limit.clone(), cost };
+        self.ledger.prefetch(slice::from_ref(&throttle.charge()));
+        throttle
+    }
+
+    /// Decides a call that was prepared.
+    pub fn decide_throttle(&self, throttle: &Throttle, now: Time) -> Decision {
+        let charge = throttle.charge();
         if self.switches.spares_domain("") {
             let looked_at = self.ledger.decide(&Charge { intent: Intent::Peek, ..charge }, now);
             return Decision { outcome: Outcome::ALLOWED, ..looked_at };
@@ -194,29 +220,26 @@ impl Engine {
         self.ledger.stats()
     }
 
-    /// Answers a question by the rules of a snapshot, and says whether the request passes and who decided that.
-    fn answer(
-        &self,
-        question: &Question<'_>,
-        snapshot: Option<&Snapshot>,
-        answer: &mut Answer,
-    ) -> Result<(bool, DecidedBy), RequestError> {
-        let request = question.request;
-        request.check()?;
-        let snapshot = snapshot.ok_or(RequestError::NotLoaded)?;
-        if self.switches.spares_domain(request.domain()) {
-            answer.statuses.resize(request.subjects(), Status::NoLimit);
-            return Ok((true, DecidedBy::KillSwitch));
+    /// Answers a question by the rules of a snapshot.
+    fn answer(&self, question: &Question<'_>, snapshot: Option<&Snapshot>) -> Result<Found, RequestError> {
+        let snapshot = question.request.answerable_by(snapshot)?;
+        if self.switches.spares_domain(question.request.domain()) {
+            return Ok(Found::spared(question.request));
         }
         let mut scratch = Borrowed::take();
-        let own = request.own_limits(snapshot, self.settings.default_algorithm)?;
-        let mut meeting = Meeting::new(self, question, answer);
+        let own = question.request.own_limits(snapshot, self.settings.default_algorithm)?;
+        let mut meeting = Meeting::new(self, question);
         meeting.arrange(snapshot, &own, &mut scratch.0.key)?;
         if question.purpose == Purpose::Hold && !meeting.has_something_to_hold() {
             return Err(RequestError::NothingToHold);
         }
-        let allowed = meeting.decide(&mut scratch.0);
-        Ok((allowed || self.settings.shadow_mode, DecidedBy::Ledger))
+        Ok(self.conclude(meeting, &mut scratch.0))
+    }
+
+    /// Asks the limits that a request meets.
+    fn conclude(&self, mut meeting: Meeting<'_>, scratch: &mut Scratch) -> Found {
+        let allowed = meeting.decide(scratch) || self.settings.shadow_mode;
+        Found { allowed, decided_by: DecidedBy::Ledger, answer: meeting.into_answer() }
     }
 
     /// The lease on what was just given to be held.
@@ -238,6 +261,46 @@ impl Engine {
             lease.get_or_insert_with(|| self.leases.start()).add(key, holder);
         }
         lease
+    }
+}
+
+/// A call of somebody who brings the limit along, on its way to the counter.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Throttle {
+    key: Key,
+    limit: Limit,
+    cost: u64,
+}
+
+impl Throttle {
+    /// How much is asked for.
+    pub fn cost(&self) -> u64 {
+        self.cost
+    }
+
+    fn charge(&self) -> Charge<'_> {
+        Charge::take(self.key, &self.limit, Cost::new(self.cost))
+    }
+}
+
+/// What was found out about a request.
+struct Found {
+    allowed: bool,
+    decided_by: DecidedBy,
+    answer: Answer,
+}
+
+impl Found {
+    /// Nobody asked the counters.
+    fn spared(request: &Request<'_>) -> Found {
+        let mut answer = Answer::default();
+        answer.statuses.resize(request.subjects(), Status::NoLimit);
+        Found { allowed: true, decided_by: DecidedBy::KillSwitch, answer }
+    }
+
+    fn into_verdict(self, now: Time, snapshot: Guard<Option<Arc<Snapshot>>>) -> Verdict {
+        let Found { allowed, decided_by, answer } = self;
+        Verdict { allowed, decided_by, now, answer, snapshot }
     }
 }
 

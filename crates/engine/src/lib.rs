@@ -51,7 +51,7 @@ mod request;
 mod switches;
 mod verdict;
 
-pub use engine::{Asks, Engine, EngineError, EngineSettings, Step};
+pub use engine::{Asks, Engine, EngineError, EngineSettings, Step, Throttle};
 pub use lease::{Lease, NotALease};
 pub use request::{Descriptor, Known, OwnLimit, Request, RequestError, Subject};
 pub use switches::Switched;

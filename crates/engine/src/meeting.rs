@@ -22,7 +22,7 @@ pub(crate) struct Meeting<'a> {
     engine: &'a Engine,
     request: &'a Request<'a>,
     now: Time,
-    answer: &'a mut Answer,
+    answer: Answer,
     /// One for each ruling of the answer.
     charges: Usual<Charge<'a>>,
     /// Whether a quota rule admits the request whatever its counters say, because it only counts.
@@ -46,9 +46,20 @@ struct Terms {
 }
 
 impl<'a> Meeting<'a> {
-    pub(crate) fn new(engine: &'a Engine, question: &Question<'a>, answer: &'a mut Answer) -> Meeting<'a> {
+    pub(crate) fn new(engine: &'a Engine, question: &Question<'a>) -> Meeting<'a> {
         let Question { request, now, .. } = *question;
-        Meeting { engine, request, now, answer, charges: SmallVec::new(), has_lenient_quota: false }
+        let (answer, charges) = (Answer::default(), SmallVec::new());
+        Meeting { engine, request, now, answer, charges, has_lenient_quota: false }
+    }
+
+    /// Has the memory fetched that deciding will look at.
+    pub(crate) fn prefetch(&self) {
+        self.engine.ledger.prefetch(&self.charges);
+    }
+
+    /// What the limits have said.
+    pub(crate) fn into_answer(self) -> Answer {
+        self.answer
     }
 
     /// Finds the limits of the request. `own` are those that it brings along, in the order of its descriptors.
@@ -323,10 +334,11 @@ fn percentile_if(place: &Place, limit: usize, key: &[u8]) -> u8 {
 
 fn check_tier(place: &Place, tier: Option<&str>) -> Result<(), RequestError> {
     let Some(tier) = tier else { return Ok(()) };
-    let mut known: Vec<&str> = place.limits().iter().flat_map(PlacedLimit::tier_names).collect();
-    if known.contains(&tier) {
+    let names = || place.limits().iter().flat_map(PlacedLimit::tier_names);
+    if names().any(|name| name == tier) {
         return Ok(());
     }
+    let mut known: Vec<&str> = names().collect();
     known.sort_unstable();
     known.dedup();
     let known = Known::new(known.into_iter());

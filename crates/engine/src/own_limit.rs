@@ -1,9 +1,11 @@
 //! Limits that requests bring along, made into limits that decide.
 
+use smallvec::SmallVec;
 use tollgate_core::{Blocked, FixedWindow, Rate, SlidingWindow, Tick};
 use tollgate_policy::{DefaultAlgorithm, Period, Quota, Snapshot};
 
 use crate::request::{OwnLimit, Request, RequestError, Subject};
+use crate::verdict::Usual;
 
 impl Request<'_> {
     /// The limits that the descriptors bring along, in a domain that anybody knows.
@@ -11,12 +13,12 @@ impl Request<'_> {
         &self,
         snapshot: &Snapshot,
         default: DefaultAlgorithm,
-    ) -> Result<Vec<Quota>, RequestError> {
-        let Subject::Descriptors { domain, descriptors } = self.subject else { return Ok(Vec::new()) };
+    ) -> Result<Usual<Quota>, RequestError> {
+        let Subject::Descriptors { domain, descriptors } = self.subject else { return Ok(SmallVec::new()) };
         if descriptors.iter().all(|descriptor| descriptor.limit.is_none())
             || snapshot.domain(domain).is_none()
         {
-            return Ok(Vec::new());
+            return Ok(SmallVec::new());
         }
         let own =
             descriptors.iter().enumerate().filter_map(|(index, descriptor)| Some((index, descriptor.limit?)));

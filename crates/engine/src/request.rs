@@ -1,7 +1,7 @@
 //! What a caller asks: about descriptors of a domain, or about a key under a named policy.
 
 use thiserror::Error;
-use tollgate_policy::{Entry, Unit};
+use tollgate_policy::{Entry, Snapshot, Unit};
 
 /// A question to the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -169,12 +169,15 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Whether the question can be answered at all.
-    pub(crate) fn check(&self) -> Result<(), RequestError> {
+    /// Whether the question can be answered at all, and by which rules: those that are in force.
+    pub(crate) fn answerable_by<'s>(
+        &self,
+        snapshot: Option<&'s Snapshot>,
+    ) -> Result<&'s Snapshot, RequestError> {
         match self.subject {
             Subject::Descriptors { domain: "", .. } => Err(RequestError::NoDomain),
             Subject::Descriptors { descriptors: [], .. } => Err(RequestError::NoDescriptors),
-            Subject::Descriptors { .. } | Subject::Policy { .. } => Ok(()),
+            Subject::Descriptors { .. } | Subject::Policy { .. } => snapshot.ok_or(RequestError::NotLoaded),
         }
     }
 

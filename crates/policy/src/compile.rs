@@ -53,6 +53,9 @@ impl Snapshot {
         }
         snapshot.policy_names = snapshot.policies.keys().cloned().collect();
         snapshot.policy_names.sort_unstable();
+        let with_recipes = snapshot.domains.values().filter(|domain| !domain.forward_auth.is_empty());
+        snapshot.forward_auth_names = with_recipes.map(|domain| domain.name.clone()).collect();
+        snapshot.forward_auth_names.sort_unstable();
         let gone = compiler.gone();
         let Compiler { places, mut ids, ids_given, .. } = compiler;
         if ids.len() > IDS_MAX {
@@ -100,6 +103,7 @@ impl<'a> Compiler<'a> {
             tenant_key: spec.tenant_key.map(Into::into),
             tenants: spec.tenants.into_iter().map(|(tenant, tier)| (tenant.into(), tier.into())).collect(),
             root,
+            forward_auth: spec.forward_auth,
             name: spec.name.into(),
         }
     }

@@ -21,6 +21,11 @@ impl FlatEntry {
     pub fn problem(&self, what: impl AsRef<str>, hint: impl Into<String>) -> Problem {
         Problem::new(self.position.clone(), message(what.as_ref())).hint(hint)
     }
+
+    /// The same of a value that nobody may see.
+    pub fn secret_problem(&self, what: impl AsRef<str>, hint: impl Into<String>) -> Problem {
+        Problem::new(self.position.without_excerpt(), message(what.as_ref())).hint(hint)
+    }
 }
 
 /// Reads a file of settings, which may be empty. Names that are not `known` are problems.

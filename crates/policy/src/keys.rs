@@ -1,5 +1,7 @@
 //! The keys of the format: one table for each place, from which both the reader and the JSON schema know them.
 
+pub(crate) mod forward_auth;
+
 use strsim::damerau_levenshtein;
 
 /// The keys of one place.
@@ -112,8 +114,13 @@ pub(crate) static REPLACED: Table = Table {
     required: &["name"],
 };
 
-/// All places, the most likely home of a misplaced key first.
-pub(crate) static TABLES: [&Table; 6] = [&ROOT, &DESCRIPTOR, &RATE_LIMIT, &POLICY, &REPLACED, &TIER];
+/// The places of rules, the most likely home of a misplaced key first.
+static RULE_TABLES: [&Table; 6] = [&ROOT, &DESCRIPTOR, &RATE_LIMIT, &POLICY, &REPLACED, &TIER];
+
+/// All places, those of rules first.
+pub(crate) fn tables() -> impl Iterator<Item = &'static Table> {
+    RULE_TABLES.into_iter().chain(forward_auth::TABLES)
+}
 
 const fn key(name: &'static str, kind: Kind, doc: &'static str) -> Key {
     Key { name, kind, doc }
@@ -127,6 +134,7 @@ const ROOT_KEYS: &[Key] = &[
     key("tenant_key", Kind::Text, "The key of the descriptor entry whose value is the tenant."),
     key("tenants", Kind::MapOfText, "The tier of each tenant."),
     key("enabled", Kind::Boolean, "Whether the rules of the domain are in force; false lets everything pass."),
+    key("forward_auth", Kind::ListOf(&forward_auth::RECIPE), "How descriptors are made, one an entry, of requests that proxies other than Envoy ask about."),
 ];
 
 /// A static, because descriptors hold descriptors.
@@ -229,7 +237,10 @@ impl Table {
 
     /// What to say to whoever wrote a key that is not in this table.
     pub(crate) fn advice(&self, unknown: &str) -> String {
-        if let Some(other) = TABLES.iter().find(|table| table.key(unknown).is_some()) {
+        if let Some(advice) = forward_auth::missing(self, unknown) {
+            return advice.to_owned();
+        }
+        if let Some(other) = tables().find(|table| table.key(unknown).is_some()) {
             return match (self.id, other.id) {
                 ("rate_limit", "descriptor") => {
                     format!(
@@ -243,7 +254,7 @@ impl Table {
         if let Some(name) = self.meant(unknown) {
             return format!("did you mean `{name}`?");
         }
-        let elsewhere = TABLES.iter().find_map(|table| Some((table.meant(unknown)?, table.home)));
+        let elsewhere = tables().find_map(|table| Some((table.meant(unknown)?, table.home)));
         if let Some((name, home)) = elsewhere {
             return format!("did you mean `{name}`? That belongs {home}");
         }

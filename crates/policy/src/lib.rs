@@ -13,6 +13,7 @@ mod part;
 mod pattern;
 mod problem;
 mod read;
+mod recipe;
 mod rule;
 mod schema;
 mod snapshot;
@@ -27,6 +28,7 @@ pub use part::put_part;
 pub use pattern::Pattern;
 pub use problem::{Position, Problem, Problems};
 pub use read::{read, read_all};
+pub use recipe::{Action, Facts, Matcher, Part, Recipe, Test, counted_as};
 pub use rule::{
     Allowance, Consistency, DefaultAlgorithm, FailMode, Overshoot, Period, Quota, Rule, RuleLimit, Unit,
 };

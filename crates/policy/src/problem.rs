@@ -55,6 +55,11 @@ impl Position {
     pub(crate) fn file(name: &str) -> Position {
         Position { file: Arc::from(name), line: 0, column: 0, width: 0, excerpt: None }
     }
+
+    /// The same place, of which nothing is shown.
+    pub(crate) fn without_excerpt(&self) -> Position {
+        Position { excerpt: None, ..self.clone() }
+    }
 }
 
 impl Problem {

@@ -7,11 +7,14 @@ mod allowance;
 mod descriptor;
 mod fields;
 mod file;
+mod forward_auth;
 mod guess;
 mod limit;
+mod matcher;
 mod metadata;
 mod numbers;
 mod policy;
+mod reach;
 mod value;
 
 use std::collections::{BTreeMap, HashMap};

@@ -2,12 +2,12 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::keys::{Key, Kind, NAME_CHARS_MAX, ROOT, TABLES, Table};
+use crate::keys::{Key, Kind, NAME_CHARS_MAX, ROOT, Table, tables};
 
 /// The JSON Schema (2020-12) of a file of rules, made from the tables that the reader itself goes by.
 pub fn schema() -> Value {
     let definitions: Map<String, Value> =
-        TABLES.iter().map(|table| (table.id.to_owned(), table_schema(table))).collect();
+        tables().map(|table| (table.id.to_owned(), table_schema(table))).collect();
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Tollgate rules",

@@ -5,6 +5,7 @@ use std::fmt;
 use tollgate_core::{Limit, Time};
 
 use crate::map::Map;
+use crate::recipe::Recipe;
 use crate::rule::{Allowance, Consistency, FailMode, Overshoot, Quota, Rule, RuleLimit};
 use crate::tree::{Entry, Level, PlaceIndex};
 
@@ -16,6 +17,8 @@ pub struct Snapshot {
     pub(crate) places: Vec<Place>,
     /// The names of the policies, sorted.
     pub(crate) policy_names: Vec<Box<str>>,
+    /// The names of the domains that have recipes, sorted.
+    pub(crate) forward_auth_names: Vec<Box<str>>,
     /// The numbers of all rules that are or were, by their places.
     pub(crate) ids: Map<Box<[u8]>, RuleId>,
     pub(crate) ids_given: u32,
@@ -31,6 +34,7 @@ pub struct Domain {
     pub(crate) tenant_key: Option<Box<str>>,
     pub(crate) tenants: Map<Box<str>, Box<str>>,
     pub(crate) root: Level,
+    pub(crate) forward_auth: Vec<Recipe>,
 }
 
 /// A rule at its place. The place, not the numbers, is what counters belong to: numbers may change, counts stay.
@@ -107,6 +111,11 @@ impl Snapshot {
         names
     }
 
+    /// The names of the domains that make descriptors themselves, sorted.
+    pub fn forward_auth_names(&self) -> &[Box<str>] {
+        &self.forward_auth_names
+    }
+
     /// The names of all policies, sorted.
     pub fn policy_names(&self) -> &[Box<str>] {
         &self.policy_names
@@ -127,6 +136,11 @@ impl Domain {
     /// The first level of its tree.
     pub fn root(&self) -> &Level {
         &self.root
+    }
+
+    /// How descriptors are made of requests that a proxy hands over as they are.
+    pub fn forward_auth(&self) -> &[Recipe] {
+        &self.forward_auth
     }
 
     /// The place that a descriptor leads to.

@@ -1,5 +1,6 @@
 //! What a rules file says: validated, and not yet compiled.
 
+use crate::recipe::Recipe;
 use crate::rule::Rule;
 
 /// One file of rules.
@@ -24,6 +25,8 @@ pub struct DomainSpec {
     pub tenants: Vec<(String, String)>,
     /// The first level of the tree.
     pub descriptors: Vec<DescriptorSpec>,
+    /// How descriptors are made of requests that a proxy hands over as they are.
+    pub forward_auth: Vec<Recipe>,
 }
 
 /// A node of the tree.

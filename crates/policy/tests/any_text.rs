@@ -25,6 +25,13 @@ descriptors:
   - {requests: 10, calendar: month, zone: Europe/Berlin}
   - {requests: 10, period: 1s, algorithm: leaky_bucket, max_wait: 2s}
   - {requests: 10, period: 1s, sub_windows: 8, jitter: true, local_fraction: 0.25}
+- key: masked_remote_address
+  descriptors: [{key: header_match, rate_limit: {unit: day, requests_per_unit: 5}}]
+forward_auth:
+- actions:
+  - request_headers: {header_name: ':path', descriptor_key: path, skip_if_absent: true}
+  - masked_remote_address: {v4_prefix_mask_len: 24}
+  - header_value_match: {descriptor_value: x, headers: [{name: a, string_match: {prefix: b}}]}
 policies:
   search: {requests: 100, period: 250ms, algorithm: concurrency, enforce_percent: 50}
 ";
@@ -120,7 +127,7 @@ proptest! {
     }
 
     #[test]
-    fn rules_with_lines_moved(from in 0..22_usize, to in 0..22_usize, indentation in 0..4_usize) {
+    fn rules_with_lines_moved(from in 0..29_usize, to in 0..29_usize, indentation in 0..4_usize) {
         let mut lines: Vec<String> = RULES.lines().map(str::to_owned).collect();
         let (from, to) = (from.min(lines.len() - 1), to.min(lines.len() - 1));
         let line = lines.remove(from);

@@ -65,7 +65,7 @@ fn unknown_key() {
        |
      2 | foobar: 1
        | ^^^^^^
-       = a file of rules has the keys domain, descriptors, policies, tenant_key, tenants, enabled
+       = a file of rules has the keys domain, descriptors, policies, tenant_key, tenants, enabled, forward_auth
     ");
 }
 

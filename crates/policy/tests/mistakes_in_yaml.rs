@@ -436,6 +436,6 @@ fn control_characters() {
        |
      2 | fo\u{1b}[31mo: 1
        | ^^^^^^^^^^^^^
-       = a file of rules has the keys domain, descriptors, policies, tenant_key, tenants, enabled
+       = a file of rules has the keys domain, descriptors, policies, tenant_key, tenants, enabled, forward_auth
     ");
 }

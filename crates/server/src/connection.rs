@@ -1,57 +1,86 @@
 //! One HTTP connection, of either version, from its first byte to its graceful end.
 
+mod bodies;
+mod impatient;
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use axum::Router;
+use axum::response::Response;
+use http::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use tower::Service;
+use tokio::io::AsyncWriteExt;
 
+use self::bodies::{Budget, Counted};
+use self::impatient::Impatient;
 use crate::drain::Drain;
+use crate::room::Room;
 use crate::stream::Stream;
 
-/// How long a client may take to send a request's header.
+/// How long a client may take to send a request's header, counted from when the server waits for one: so a connection of HTTP/1.1
+/// that has nothing to ask is closed after that.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
-/// Requests under way on one connection. Envoy sends all requests of a worker thread over one.
-const STREAMS_MAX: u32 = 1024;
+/// How often a connection is looked at, whether it is of any use.
+const LOOK_INTERVAL: Duration = Duration::from_secs(10);
+/// How long a client may take none of its answers.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Requests under way on one connection of HTTP/2.
+const STREAMS_MAX: u32 = 128;
 /// All header fields of a request together.
 const HEADER_BYTES_MAX: u32 = 64 << 10;
-/// A connection that says nothing for so long is asked whether it is still there, and closed if it does not answer.
-const PING_INTERVAL: Duration = Duration::from_secs(30);
+/// How much of an answer is copied for a stream that has no window for it.
+const SEND_BYTES_MAX: usize = 64 << 10;
+/// A connection of HTTP/2 that says nothing for so long is asked whether it is still there, and closed if it does not answer.
+const PING_INTERVAL: Duration = Duration::from_secs(10);
 const PING_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Which versions of HTTP a listener speaks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Versions {
-    /// What the client's first bytes say.
-    Any,
-    /// HTTP/2 alone, as gRPC wants it.
-    Two,
-}
+/// The body of a request.
+pub(crate) type Sent = Counted<Incoming>;
 
 /// Serves one connection until it closes. When the server stops, requests under way are still answered.
-pub(crate) async fn serve(mut stream: Stream, router: Router, versions: Versions, mut drain: Drain) {
+pub(crate) async fn serve<S, A>(mut stream: Stream, service: S, mut drain: Drain)
+where
+    S: Fn(Request<Sent>) -> A,
+    A: Future<Output = Result<Response, Infallible>> + Send + 'static,
+{
     let peer = stream.peer();
     let is_http2 = tokio::select! {
         biased; // Who has spoken is served, even if the server stops at this very moment.
         // Without a time-out, a client that says nothing would keep its connection for ever.
         spoken = tokio::time::timeout(HEADER_TIMEOUT, stream.speaks_http2()) => match spoken {
-            Ok(Ok(is_http2)) => is_http2 || versions == Versions::Two,
-            Ok(Err(_)) | Err(_) => return tracing::debug!("a client connected and said nothing"),
+            Ok(Ok(is_http2)) => Some(is_http2),
+            Ok(Err(_)) | Err(_) => None,
         },
-        () = drain.begun() => return,
+        () = drain.begun() => None,
     };
-    let service = service_fn(move |mut request| {
+    let Some(is_http2) = is_http2 else {
+        tracing::debug!("a client connected and said nothing");
+        let _ = stream.shutdown().await; // TLS says that this is the end.
+        return;
+    };
+    let (bodies, visit) = (Budget::default(), Visit::new(Arc::clone(stream.room())));
+    let asked = Arc::clone(&visit.has_asked);
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        asked.store(true, Ordering::Relaxed); // orders nothing else
         request.extensions_mut().insert(peer);
-        router.clone().call(request)
+        service(request.map(|body| bodies.count(body)))
     });
+    let io = TokioIo::new(Impatient::new(stream, WRITE_TIMEOUT));
     // The two kinds of connection are alike, but have no trait in common.
     macro_rules! finish {
         ($connection:expr) => {{
             let mut connection = std::pin::pin!($connection);
             tokio::select! {
                 ended = connection.as_mut() => ended,
+                () = visit.overstayed() => {
+                    connection.as_mut().graceful_shutdown();
+                    connection.await
+                }
                 () = drain.begun() => {
                     connection.as_mut().graceful_shutdown();
                     connection.await
@@ -65,15 +94,40 @@ pub(crate) async fn serve(mut stream: Stream, router: Router, versions: Versions
             .timer(TokioTimer::new())
             .max_concurrent_streams(STREAMS_MAX)
             .max_header_list_size(HEADER_BYTES_MAX)
+            .max_send_buf_size(SEND_BYTES_MAX)
             .keep_alive_interval(PING_INTERVAL)
             .keep_alive_timeout(PING_TIMEOUT);
-        finish!(builder.serve_connection(TokioIo::new(stream), service))
+        finish!(builder.serve_connection(io, service))
     } else {
         let mut builder = http1::Builder::new();
-        builder.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
-        finish!(builder.serve_connection(TokioIo::new(stream), service))
+        // Whoever says that nothing more will come still waits for an answer.
+        builder.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT).half_close(true);
+        finish!(builder.serve_connection(io, service))
     };
     if let Err(error) = ended {
         tracing::debug!(%error, "a connection broke");
+    }
+}
+
+/// A client that keeps its connection.
+struct Visit {
+    room: Arc<Room>,
+    /// Whether it has asked anything since the last look.
+    has_asked: Arc<AtomicBool>,
+}
+
+impl Visit {
+    fn new(room: Arc<Room>) -> Visit {
+        Visit { room, has_asked: Arc::default() }
+    }
+
+    /// Comes back when the client has asked nothing for a while, and others want its place.
+    async fn overstayed(&self) {
+        loop {
+            tokio::time::sleep(LOOK_INTERVAL).await;
+            if !self.has_asked.swap(false, Ordering::Relaxed) && self.room.is_crowded() {
+                return;
+            }
+        }
     }
 }

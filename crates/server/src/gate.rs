@@ -6,9 +6,11 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use http::HeaderMap;
 use tollgate::core::{Decision, Limit, Time};
 use tollgate::policy::{FileSpec, Problems, Snapshot, Source};
-use tollgate::{Clock, Engine, EngineError, EngineSettings, Lease, Request, RequestError, Verdict};
+use tollgate::{Clock, Engine, EngineError, EngineSettings, Lease, Request, RequestError, Throttle, Verdict};
 
-use crate::metrics::{Metrics, Protocol};
+use crate::access::{self, Access};
+use crate::client_address::AddressSettings;
+use crate::metrics::{Metrics, Outcomes, Protocol};
 
 /// How the gate answers.
 #[derive(Clone, Debug)]
@@ -23,6 +25,8 @@ pub struct GateSettings {
     pub rls_older_headers: bool,
     /// Whether Envoy is given the domain, the descriptors and the metadata of rules as dynamic metadata.
     pub rls_dynamic_metadata: bool,
+    /// How clients are found behind proxies that ask `/v1/auth`.
+    pub addresses: AddressSettings,
 }
 
 impl Default for GateSettings {
@@ -33,6 +37,7 @@ impl Default for GateSettings {
             rls_x_ratelimit_headers: false,
             rls_older_headers: false,
             rls_dynamic_metadata: false,
+            addresses: AddressSettings::default(),
         }
     }
 }
@@ -43,6 +48,7 @@ pub struct Gate {
     clock: Clock,
     settings: GateSettings,
     metrics: Metrics,
+    access: Access,
     readiness: AtomicU8,
 }
 
@@ -59,8 +65,15 @@ impl Gate {
             clock: Clock::new(),
             metrics: Metrics::new(settings.near_limit_ratio),
             settings,
+            access: Access::default(),
             readiness: AtomicU8::new(STARTING),
         })
+    }
+
+    /// A gate that answers those only who have access.
+    #[must_use]
+    pub(crate) fn with_access(self, access: Access) -> Gate {
+        Gate { access, ..self }
     }
 
     /// Reads rules and puts them in the place of those before. If anything is wrong with them, those before stay.
@@ -92,25 +105,46 @@ impl Gate {
     }
 
     /// Decides requests that have arrived together, all at one moment, and shows each verdict as soon as it is there.
-    #[allow(dead_code)]
     pub(crate) fn decide_batch(
         &self,
         requests: &[Request<'_>],
         protocol: Protocol,
         mut each: impl FnMut(usize, Result<&Verdict, &RequestError>),
     ) {
-        let now = self.clock.now();
-        for (index, request) in requests.iter().enumerate() {
-            let answer = self.engine.decide(request, now).map(tollgate::Step::ready);
-            self.observe(request, &answer, protocol, now);
-            each(index, answer.as_ref());
-        }
+        let (now, mut outcomes) = (self.clock.now(), Outcomes::default());
+        self.engine.decide_batch(requests, now, |index, answer| {
+            match answer {
+                Ok(_) if requests.get(index).is_some_and(|request| request.peek) => {
+                    self.metrics.observe_peek(protocol);
+                }
+                Ok(verdict) => {
+                    outcomes.count(verdict.allowed());
+                    self.metrics.observe_rules(verdict);
+                }
+                Err(_) => self.metrics.observe_bad_request(protocol),
+            }
+            each(index, answer);
+        });
+        self.metrics.observe(protocol, outcomes, self.clock.now().since(now));
     }
 
     /// Whether whoever sends these header fields may ask. Health is told to everybody.
-    #[allow(dead_code, clippy::unused_self)]
-    pub(crate) fn admits(&self, _protocol: Protocol, _fields: &HeaderMap) -> bool {
-        true
+    pub(crate) fn admits(&self, protocol: Protocol, fields: &HeaderMap) -> bool {
+        // Nothing is looked for where nothing is wanted.
+        !self.access.wants_token(protocol) || self.admits_token(protocol, access::shown(fields))
+    }
+
+    /// Whether whoever shows this token, or none, may ask. Those who may not are counted.
+    pub(crate) fn admits_token(&self, protocol: Protocol, token: Option<&[u8]>) -> bool {
+        let is_admitted = self.access.admits(protocol, token);
+        if !is_admitted {
+            self.metrics.observe_unauthorized(protocol);
+        }
+        is_admitted
+    }
+
+    pub(crate) fn access(&self) -> &Access {
+        &self.access
     }
 
     /// Decides a request that holds what it is given.
@@ -133,16 +167,23 @@ impl Gate {
         self.engine.release(lease, self.clock.now())
     }
 
-    /// Decides for a caller that brings its own limit with every call. A cost of zero only asks, and is counted as a peek.
-    pub(crate) fn throttle(&self, key: &[u8], limit: &Limit, cost: u64) -> Decision {
+    /// Gets ready to decide for a caller that brings its own limit with every call.
+    pub(crate) fn prepare_throttle(&self, key: &[u8], limit: &Limit, cost: u64) -> Throttle {
+        self.engine.prepare_throttle(key, limit, cost)
+    }
+
+    /// Decides calls that have arrived together, all at one moment. A cost of zero only asks, and is counted as a peek.
+    pub(crate) fn decide_throttles(&self, throttles: &[Throttle], decisions: &mut Vec<Decision>) {
         let now = self.clock.now();
-        let decision = self.engine.throttle(key, limit, cost, now);
-        if cost == 0 {
+        decisions.clear();
+        decisions.extend(throttles.iter().map(|throttle| self.engine.decide_throttle(throttle, now)));
+        let took = self.clock.now().since(now);
+        let is_peek = |throttle: &Throttle| throttle.cost() == 0;
+        for _ in throttles.iter().filter(|throttle| is_peek(throttle)) {
             self.metrics.observe_peek(Protocol::Resp);
-        } else {
-            self.metrics.observe_throttle(&decision, self.clock.now().since(now));
         }
-        decision
+        let taken = throttles.iter().zip(&*decisions).filter(|(throttle, _)| !is_peek(throttle));
+        self.metrics.observe_throttles(taken.map(|(_, decision)| decision), took);
     }
 
     pub(crate) fn engine(&self) -> &Engine {
@@ -189,7 +230,12 @@ impl Gate {
     ) {
         match answer {
             Ok(_) if request.peek => self.metrics.observe_peek(protocol),
-            Ok(verdict) => self.metrics.observe(verdict, protocol, self.clock.now().since(since)),
+            Ok(verdict) => {
+                let mut outcomes = Outcomes::default();
+                outcomes.count(verdict.allowed());
+                self.metrics.observe_rules(verdict);
+                self.metrics.observe(protocol, outcomes, self.clock.now().since(since));
+            }
             Err(_) => self.metrics.observe_bad_request(protocol),
         }
     }

@@ -3,7 +3,9 @@
 //! A protocol turns bytes into a request, asks the [`Gate`], and turns its verdict into bytes. Protocols know nothing of stores, and
 //! whatever is counted is read from the verdict.
 
+mod access;
 mod admin;
+mod client_address;
 mod connection;
 mod drain;
 #[cfg(any(test, fuzzing))]
@@ -14,11 +16,18 @@ mod headers;
 mod metrics;
 mod protocol;
 mod reload;
+mod room;
+mod secret;
 mod serve;
 mod settings;
 mod stream;
+mod tls;
 mod workers;
 
+pub use access::{Token, TokenError, TokenSettings, TokenSource};
+pub use client_address::AddressSettings;
 pub use gate::{Gate, GateSettings};
+pub use secret::{NamedFile, SecretError};
 pub use serve::{Addresses, Running, ServeError, serve};
 pub use settings::{Listen, LogFormat, SETTINGS, Setting, SettingError, Settings};
+pub use tls::{TlsMode, TlsModes, TlsSettings};

@@ -23,7 +23,8 @@ use tollgate::{Force, Ruling, Stats, Status, Verdict};
 use chunked::Chunked;
 pub(crate) use classic::classic;
 use exposition::Exposition;
-use shard::{Answer, Shard, Special};
+pub(crate) use shard::Outcomes;
+use shard::{Answer, Several, Shard, Special};
 
 /// Counters of so many threads are apart; further threads share.
 const SHARDS_MAX: usize = 64;
@@ -44,6 +45,8 @@ pub(crate) struct Metrics {
     /// From how many millionths of a limit on a key counts as near it.
     near_limit_ppm: u64,
     reloads: Reloads,
+    /// Requests without the token that they need, by protocol.
+    unauthorized: [AtomicU64; Protocol::ALL.len()],
 }
 
 /// What a rule is called in labels.
@@ -89,13 +92,21 @@ impl Metrics {
             names: Chunked::new(),
             near_limit_ppm,
             reloads: Reloads::default(),
+            unauthorized: Default::default(),
         }
     }
 
-    /// Counts a verdict.
-    pub(crate) fn observe(&self, verdict: &Verdict, protocol: Protocol, took: Span) {
+    /// Counts requests that were decided together, in this time for all of them. What their rules have said is counted apart, by
+    /// [`Metrics::observe_rules`].
+    pub(crate) fn observe(&self, protocol: Protocol, outcomes: Outcomes, took: Span) {
+        if outcomes != Outcomes::default() {
+            self.shard().protocol(protocol).observe(outcomes, took);
+        }
+    }
+
+    /// Counts what the rules of a verdict have said.
+    pub(crate) fn observe_rules(&self, verdict: &Verdict) {
         let shard = self.shard();
-        shard.protocol(protocol).observe(verdict.allowed(), took);
         for status in verdict.statuses() {
             // One decision of a rule, however many limits it has. What was given back is none.
             let Some(ruling) = verdict.tightest_of(status).filter(|ruling| ruling.force != Force::Refund)
@@ -119,19 +130,25 @@ impl Metrics {
         }
     }
 
-    /// Counts a decision for a caller that brings its own limits.
-    pub(crate) fn observe_throttle(&self, decision: &Decision, took: Span) {
-        let shard = self.shard();
-        shard.protocol(Protocol::Resp).observe(decision.is_allowed(), took);
-        let answer = Answer {
-            is_over: !decision.is_allowed(),
-            counts: true,
-            is_near: self.is_near(decision),
-            remaining: decision.remaining,
-            // A decision does not say when: of several threads, any one's is as good as another's.
-            now: Time::from_ticks(1),
-        };
-        shard.special(Special::Throttle).observe(answer);
+    /// Counts decisions for callers that bring their own limits, made together in this time for all of them.
+    pub(crate) fn observe_throttles<'a>(&self, decisions: impl Iterator<Item = &'a Decision>, took: Span) {
+        let mut several = Several::default();
+        for decision in decisions {
+            several.remaining = decision.remaining;
+            if decision.is_allowed() {
+                several.allowed += 1;
+                several.near += u64::from(self.is_near(decision));
+            } else {
+                several.denied += 1;
+            }
+        }
+        let outcomes = Outcomes { allowed: several.allowed, denied: several.denied };
+        if outcomes == Outcomes::default() {
+            return;
+        }
+        self.observe(Protocol::Resp, outcomes, took);
+        // A decision does not say when: of several threads, any one's is as good as another's.
+        self.shard().special(Special::Throttle).observe_several(several, Time::from_ticks(1));
     }
 
     /// Counts a question that took nothing. What it was told is not counted: nothing was decided.
@@ -142,6 +159,11 @@ impl Metrics {
     /// Counts a request without an answer.
     pub(crate) fn observe_bad_request(&self, protocol: Protocol) {
         self.shard().protocol(protocol).observe_bad_request();
+    }
+
+    /// Counts a request without the token that it needs.
+    pub(crate) fn observe_unauthorized(&self, protocol: Protocol) {
+        self.unauthorized[protocol as usize].fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts a reload of the rules.

@@ -1,13 +1,16 @@
-//! Rules that change while the server runs: noticed within half a second, taken over whole or not at all.
+//! Rules, certificates and tokens that change while the server runs: noticed within half a second, taken over whole or not at all.
 //!
 //! The files are looked at four times a second rather than watched through the system: that also sees what watchers miss, such as
 //! network file systems, bind mounts, a directory that is replaced, and the swapped symbolic links of Kubernetes. A few
 //! `stat` calls cost nothing. What has changed is read at the next look, if it holds still by then: it may be half written. Time stamps
 //! are coarse, so files that have only just changed are read again.
 
-use std::fs;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+mod kept;
+#[cfg(test)]
+mod tests;
+mod watch;
+
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,42 +18,26 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::MissedTickBehavior;
 use tollgate::policy::{Consistency, Place, PlacedLimit, Problems, Source, rule_files, sources};
 
+pub(crate) use self::kept::Kept;
+use self::watch::Watch;
 use crate::drain::Drain;
 use crate::gate::Gate;
 
 /// How often the files are looked at.
 const LOOK_INTERVAL: Duration = Duration::from_millis(250);
-/// Files younger than this may have changed again without a new time stamp.
-const SETTLED_NS: i128 = 1_000_000_000;
 
 /// Where rules come from, and what was last read there.
 pub(crate) struct Rules {
     path: PathBuf,
-    stamps: Vec<Stamp>,
-    /// Whether something has changed that was not read yet.
-    is_pending: bool,
-    settled: bool,
+    watch: Watch,
     /// What was last read, or why nothing could be.
     read: Result<Vec<Source>, String>,
-}
-
-/// What tells a changed file from an unchanged one without reading it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Stamp {
-    path: PathBuf,
-    device: u64,
-    inode: u64,
-    bytes: u64,
-    modified_ns: i128,
-    /// Also moves when only the rights of a file change.
-    changed_ns: i128,
 }
 
 impl Rules {
     /// Reads the rules for the first time.
     pub(crate) fn load(path: PathBuf, gate: &Gate) -> Result<Rules, Problems> {
-        let mut rules =
-            Rules { path, stamps: Vec::new(), is_pending: false, settled: false, read: Ok(Vec::new()) };
+        let mut rules = Rules { path, watch: Watch::default(), read: Ok(Vec::new()) };
         rules.look(gate);
         let texts = sources(&rules.path);
         rules.take_over(texts, gate)?;
@@ -85,27 +72,38 @@ impl Rules {
         loaded
     }
 
-    /// Whether the files may say something else than when they were last read. What changes between two looks is still being written, and
-    /// is left alone until it holds still: half a file may be a file too.
+    /// Logs what came of a look.
+    fn keep(&mut self, asked: bool, gate: &Gate) {
+        match self.refresh(asked, gate) {
+            Some(Ok(())) => tracing::info!(path = %self.path.display(), "rules reloaded"),
+            Some(Err(problems)) => {
+                tracing::error!("rules not reloaded, the last good ones stay in force:\n{problems}");
+            }
+            None => {}
+        }
+    }
+
     fn look(&mut self, gate: &Gate) -> bool {
-        let stamps = stamps(&self.path);
-        let now_ns = i128::from(gate.now().ticks());
-        let holds_still = stamps == self.stamps;
-        // What could not be read is tried again: not everything that stands in the way has a stamp.
-        let wants_reading = self.is_pending || !self.settled || self.read.is_err();
-        self.settled =
-            stamps.iter().all(|stamp| now_ns - stamp.changed_ns.max(stamp.modified_ns) > SETTLED_NS);
-        self.is_pending = !holds_still;
-        self.stamps = stamps;
-        holds_still && wants_reading
+        let files = rule_files(&self.path).unwrap_or_default();
+        self.watch.look(files, now_ns(gate), self.read.is_err())
     }
 }
 
-/// Takes over changed rules until the server stops.
-pub(crate) async fn keep_up(mut rules: Rules, gate: Arc<Gate>, mut drain: Drain) {
+fn now_ns(gate: &Gate) -> i128 {
+    i128::from(gate.now().ticks())
+}
+
+/// Everything that comes from files and may change.
+pub(crate) struct Reloaded {
+    pub(crate) rules: Rules,
+    pub(crate) secrets: Vec<Kept>,
+}
+
+/// Takes over what has changed until the server stops.
+pub(crate) async fn keep_up(mut reloaded: Reloaded, gate: Arc<Gate>, mut drain: Drain) {
     let mut hangups = match signal(SignalKind::hangup()) {
         Ok(hangups) => hangups,
-        Err(error) => return tracing::error!(%error, "rules will not be reloaded: no signals"),
+        Err(error) => return tracing::error!(%error, "nothing will be reloaded: no signals"),
     };
     let mut looks = tokio::time::interval(LOOK_INTERVAL);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -117,21 +115,16 @@ pub(crate) async fn keep_up(mut rules: Rules, gate: Arc<Gate>, mut drain: Drain)
         };
         let gate = Arc::clone(&gate);
         let look = tokio::task::spawn_blocking(move || {
-            let outcome = rules.refresh(asked, &gate);
-            (rules, outcome)
-        });
-        let outcome;
-        (rules, outcome) = match look.await {
-            Ok(looked) => looked,
-            Err(error) => return tracing::error!(%error, "rules will not be reloaded any more"),
-        };
-        match outcome {
-            Some(Ok(())) => tracing::info!(path = %rules.path.display(), "rules reloaded"),
-            Some(Err(problems)) => {
-                tracing::error!("rules not reloaded, the last good ones stay in force:\n{problems}");
+            reloaded.rules.keep(asked, &gate);
+            for kept in &mut reloaded.secrets {
+                kept.keep(asked, now_ns(&gate));
             }
-            None => {}
-        }
+            reloaded
+        });
+        reloaded = match look.await {
+            Ok(reloaded) => reloaded,
+            Err(error) => return tracing::error!(%error, "nothing will be reloaded any more"),
+        };
     }
 }
 
@@ -147,24 +140,3 @@ fn warn_of_promises(gate: &Gate) {
         );
     }
 }
-
-/// The stamps of the files that rules are read from.
-fn stamps(path: &Path) -> Vec<Stamp> {
-    rule_files(path).unwrap_or_default().into_iter().filter_map(stamp).collect()
-}
-
-fn stamp(path: PathBuf) -> Option<Stamp> {
-    let metadata = fs::metadata(&path).ok()?;
-    let ns = |seconds: i64, nanoseconds: i64| i128::from(seconds) * 1_000_000_000 + i128::from(nanoseconds);
-    Some(Stamp {
-        path,
-        device: metadata.dev(),
-        inode: metadata.ino(),
-        bytes: metadata.size(),
-        modified_ns: ns(metadata.mtime(), metadata.mtime_nsec()),
-        changed_ns: ns(metadata.ctime(), metadata.ctime_nsec()),
-    })
-}
-
-#[cfg(test)]
-mod tests;

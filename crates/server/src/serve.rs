@@ -9,19 +9,23 @@ use std::time::Duration;
 
 use thiserror::Error;
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tollgate::EngineError;
 use tollgate::policy::Problems;
+use tower::Service as _;
 
+use crate::access::Access;
 use crate::admin;
-use crate::connection::{self, Versions};
+use crate::connection;
 use crate::drain::Stopper;
 use crate::gate::Gate;
 use crate::protocol::{http, resp, rls};
-use crate::reload::{self, Rules};
+use crate::reload::{self, Reloaded, Rules};
+use crate::room::Room;
+use crate::secret::SecretError;
 use crate::settings::{Listen, Settings};
-use crate::workers::{self, Handler, Workers};
+use crate::tls::Tls;
+use crate::workers::{self, Handler, Listener, Workers};
 
 /// How often the ledger is tended.
 const TEND_INTERVAL: Duration = Duration::from_millis(5);
@@ -34,6 +38,9 @@ pub enum ServeError {
     /// Its rules are wrong.
     #[error("{0}")]
     Rules(Problems),
+    /// Its certificates or tokens are wrong.
+    #[error(transparent)]
+    Secret(#[from] SecretError),
     /// Its counters cannot be made.
     #[error(transparent)]
     Engine(#[from] EngineError),
@@ -81,8 +88,7 @@ pub struct Running {
     gate: Arc<Gate>,
     stopper: Stopper,
     tasks: JoinSet<()>,
-    rooms: Vec<Arc<Semaphore>>,
-    connections_max: usize,
+    rooms: Vec<Arc<Room>>,
     drain_delay: Duration,
     drain_timeout: Duration,
     tending: Arc<AtomicBool>,
@@ -92,30 +98,29 @@ pub struct Running {
 
 /// Starts a server. Comes back when it listens everywhere and has its rules.
 pub async fn serve(settings: Settings) -> Result<Running, ServeError> {
-    let gate = Arc::new(Gate::new(settings.gate.clone())?);
+    let (tls, certificates) = Tls::load(&settings.tls)?;
+    let (access, token_files) = Access::load(&settings.tokens)?;
+    let gate = Arc::new(Gate::new(settings.gate.clone())?.with_access(access));
     let rules = Rules::load(settings.rules.clone(), &gate).map_err(ServeError::Rules)?;
     let (workers, _threads) = Workers::start(settings.workers).map_err(ServeError::Threads)?;
     let mut starting = Starting {
         workers: Arc::new(workers),
+        tls,
         stopper: Stopper::new(),
         tasks: JoinSet::new(),
         rooms: Vec::new(),
-        connections_max: settings.connections_max.clamp(1, Semaphore::MAX_PERMITS),
+        connections_max: settings.connections_max,
     };
     let addresses = Addresses {
-        http: starting
-            .listen("http", settings.http, web(http::router(Arc::clone(&gate)), Versions::Any))
-            .await?,
-        grpc: starting
-            .listen("grpc", settings.grpc, web(rls::router(Arc::clone(&gate)), Versions::Two))
-            .await?,
+        http: starting.listen("http", settings.http, http(&gate)).await?,
+        grpc: starting.listen("grpc", settings.grpc, grpc(&gate)).await?,
         resp: starting.listen("resp", settings.resp, redis(&gate)).await?,
-        admin: starting
-            .listen("admin", settings.admin, web(admin::router(Arc::clone(&gate)), Versions::Any))
-            .await?,
+        admin: starting.listen("admin", settings.admin, web(admin::router(Arc::clone(&gate)))).await?,
     };
-    let Starting { workers, stopper, mut tasks, rooms, connections_max } = starting;
-    tasks.spawn(reload::keep_up(rules, Arc::clone(&gate), stopper.drain()));
+    let Starting { workers, stopper, mut tasks, rooms, .. } = starting;
+    let tokens = token_files.into_iter().map(|file| file.kept(&gate));
+    let reloaded = Reloaded { rules, secrets: certificates.into_iter().chain(tokens).collect() };
+    tasks.spawn(reload::keep_up(reloaded, Arc::clone(&gate), stopper.drain()));
     let tending = Arc::new(AtomicBool::new(true));
     tend(&gate, &tending).map_err(ServeError::Threads)?;
     gate.set_ready(true);
@@ -126,7 +131,6 @@ pub async fn serve(settings: Settings) -> Result<Running, ServeError> {
         stopper,
         tasks,
         rooms,
-        connections_max,
         drain_delay,
         drain_timeout,
         tending,
@@ -151,11 +155,10 @@ impl Running {
         self.gate.set_ready(false);
         tokio::time::sleep(self.drain_delay).await;
         self.stopper.stop();
-        let all = u32::try_from(self.connections_max).unwrap_or(u32::MAX);
         let drained = async {
             while self.tasks.join_next().await.is_some() {}
             for room in &self.rooms {
-                let _ = room.acquire_many(all).await; // Never closed, so never an error.
+                room.emptied().await;
             }
         };
         tokio::time::timeout(self.drain_timeout, drained).await.is_ok()
@@ -171,9 +174,10 @@ impl Drop for Running {
 /// A server that does not run yet.
 struct Starting {
     workers: Arc<Workers>,
+    tls: Tls,
     stopper: Stopper,
     tasks: JoinSet<()>,
-    rooms: Vec<Arc<Semaphore>>,
+    rooms: Vec<Arc<Room>>,
     connections_max: usize,
 }
 
@@ -186,23 +190,36 @@ impl Starting {
     ) -> Result<Option<SocketAddr>, ServeError> {
         let Listen::At(address) = at else { return Ok(None) };
         let refused = |source| ServeError::Listen { what, address, source };
-        let listener = TcpListener::bind(address).await.map_err(refused)?;
-        let address = listener.local_addr().map_err(refused)?;
-        let room = Arc::new(Semaphore::new(self.connections_max));
+        let socket = TcpListener::bind(address).await.map_err(refused)?;
+        let address = socket.local_addr().map_err(refused)?;
+        let room = Arc::new(Room::new(self.connections_max));
         self.rooms.push(Arc::clone(&room));
-        self.tasks.spawn(workers::accept(
-            listener,
-            Arc::clone(&self.workers),
-            handler,
-            room,
-            self.stopper.drain(),
-        ));
+        let listener = Listener { socket, door: self.tls.door(what), handler, room };
+        self.tasks.spawn(workers::accept(listener, Arc::clone(&self.workers), self.stopper.drain()));
         Ok(Some(address))
     }
 }
 
-fn web(router: axum::Router, versions: Versions) -> Handler {
-    Arc::new(move |stream, drain| Box::pin(connection::serve(stream, router.clone(), versions, drain)))
+fn web(router: axum::Router) -> Handler {
+    Arc::new(move |stream, drain| {
+        let router = router.clone();
+        let answer = move |request| router.clone().call(request);
+        Box::pin(connection::serve(stream, answer, drain))
+    })
+}
+
+fn http(gate: &Arc<Gate>) -> Handler {
+    let service = http::Service::new(Arc::clone(gate));
+    Arc::new(move |stream, drain| {
+        let service = service.clone();
+        let answer = move |request| service.clone().answer(request);
+        Box::pin(connection::serve(stream, answer, drain))
+    })
+}
+
+fn grpc(gate: &Arc<Gate>) -> Handler {
+    let services = Arc::new(rls::Services::new(Arc::clone(gate)));
+    Arc::new(move |stream, drain| Box::pin(rls::serve(stream, Arc::clone(&services), drain)))
 }
 
 fn redis(gate: &Arc<Gate>) -> Handler {

@@ -3,17 +3,20 @@
 //! Every setting has one name, from which its flag, its environment variable and its key in the settings file are made. All
 //! of them bring a text, and one table says what the texts mean.
 
+mod networks;
 mod table;
 mod value;
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub use table::{SETTINGS, Setting};
 pub use value::SettingError;
 
+use crate::access::{TokenSettings, TokenSource};
 use crate::gate::GateSettings;
+use crate::tls::TlsSettings;
 
 /// Where to listen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +49,10 @@ pub struct Settings {
     pub resp: Listen,
     /// Metrics and health.
     pub admin: Listen,
+    /// Which of them speak TLS, and with which certificates.
+    pub tls: TlsSettings,
+    /// Which of them want tokens.
+    pub tokens: TokenSettings,
     /// How requests are answered.
     pub gate: GateSettings,
     /// Threads that serve requests.
@@ -70,6 +77,8 @@ impl Default for Settings {
             grpc: Listen::loopback(8081),
             resp: Listen::loopback(6380),
             admin: Listen::loopback(9090),
+            tls: TlsSettings::default(),
+            tokens: TokenSettings::default(),
             gate: GateSettings::default(),
             workers: std::thread::available_parallelism().map_or(1, usize::from),
             connections_max: 16_384,
@@ -92,6 +101,19 @@ impl Settings {
     pub fn set(&mut self, name: &str, text: &str) -> Result<(), SettingError> {
         let setting = SETTINGS.iter().find(|setting| setting.name == name).ok_or(SettingError::Unknown)?;
         (setting.set)(self, text)
+    }
+
+    /// Takes relative paths as meant from this directory.
+    pub fn paths_from(&mut self, folder: &Path) {
+        let tokens = [&mut self.tokens.http, &mut self.tokens.grpc, &mut self.tokens.resp];
+        let tokens = tokens.into_iter().flatten().filter_map(|source| match source {
+            TokenSource::File(path) => Some(path),
+            TokenSource::Listed(_) => None,
+        });
+        let tls = [&mut self.tls.certificate, &mut self.tls.key, &mut self.tls.client_ca];
+        for path in std::iter::once(&mut self.rules).chain(tls.into_iter().flatten()).chain(tokens) {
+            *path = folder.join(&*path); // An absolute one stays what it is.
+        }
     }
 }
 

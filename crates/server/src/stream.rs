@@ -3,12 +3,15 @@
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
+
+use crate::room::Room;
 
 /// What every HTTP/2 connection begins with.
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -23,24 +26,37 @@ pub(crate) struct Peer {
 pub(crate) struct Stream {
     io: Io,
     peer: Peer,
+    room: Arc<Room>,
     /// What was read to find out what the client speaks, and has still to be read by whoever serves it.
     head: BytesMut,
 }
 
 enum Io {
     Plain(TcpStream),
-    #[allow(dead_code)]
     Tls(Box<TlsStream<TcpStream>>),
 }
 
 impl Stream {
     pub(crate) fn plain(stream: TcpStream, peer: Peer) -> Stream {
-        Stream { io: Io::Plain(stream), peer, head: BytesMut::new() }
+        Stream::new(Io::Plain(stream), peer)
     }
 
-    #[allow(dead_code)]
     pub(crate) fn tls(stream: TlsStream<TcpStream>, peer: Peer) -> Stream {
-        Stream { io: Io::Tls(Box::new(stream)), peer, head: BytesMut::new() }
+        Stream::new(Io::Tls(Box::new(stream)), peer)
+    }
+
+    fn new(io: Io, peer: Peer) -> Stream {
+        Stream { io, peer, room: Arc::new(Room::new(usize::MAX)), head: BytesMut::new() }
+    }
+
+    /// The same connection as one of those that share a room.
+    pub(crate) fn within(self, room: Arc<Room>) -> Stream {
+        Stream { room, ..self }
+    }
+
+    /// Those that it shares its listener with.
+    pub(crate) fn room(&self) -> &Arc<Room> {
+        &self.room
     }
 
     /// Who is at the other end.

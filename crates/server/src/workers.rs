@@ -11,10 +11,12 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::mpsc;
 
 use crate::drain::Drain;
+use crate::room::Room;
 use crate::stream::{Peer, Stream};
+use crate::tls::Door;
 
 /// Connections that were accepted and not yet taken up by their thread.
 const HANDED_OUT_MAX: usize = 256;
@@ -62,20 +64,24 @@ impl Workers {
     }
 }
 
+/// Where clients connect, and what becomes of them.
+pub(crate) struct Listener {
+    pub(crate) socket: TcpListener,
+    /// Where handshakes are made, if this listener speaks TLS.
+    pub(crate) door: Option<Arc<Door>>,
+    pub(crate) handler: Handler,
+    /// How many connections there may be.
+    pub(crate) room: Arc<Room>,
+}
+
 /// Accepts connections and hands them out, as long as there is room, until the server stops.
-pub(crate) async fn accept(
-    listener: TcpListener,
-    workers: Arc<Workers>,
-    handler: Handler,
-    room: Arc<Semaphore>,
-    mut drain: Drain,
-) {
+pub(crate) async fn accept(listener: Listener, workers: Arc<Workers>, mut drain: Drain) {
     loop {
         let accepted = async {
-            let permit = Arc::clone(&room).acquire_owned().await;
-            (permit, listener.accept().await)
+            let place = listener.room.enter().await;
+            (place, listener.socket.accept().await)
         };
-        let (permit, accepted) = tokio::select! {
+        let (place, accepted) = tokio::select! {
             accepted = accepted => accepted,
             () = drain.begun() => return,
         };
@@ -88,20 +94,35 @@ pub(crate) async fn accept(
                     continue;
                 }
             };
-        let (handler, drain) = (Arc::clone(&handler), drain.clone());
+        let (handler, door, mut drain) =
+            (Arc::clone(&listener.handler), listener.door.clone(), drain.clone());
+        let room = Arc::clone(&listener.room);
         let job = move || {
             let serve = async move {
-                match TcpStream::from_std(stream) {
-                    Ok(stream) => {
-                        let _ = stream.set_nodelay(true); // Slower without, but no reason to refuse.
-                        handler(Stream::plain(stream, peer), drain).await;
-                    }
+                match take_up(stream, peer, door, &mut drain).await {
+                    Ok(Some(stream)) => handler(stream.within(room), drain).await,
+                    Ok(None) => {}
                     Err(error) => tracing::warn!(%error, "cannot serve a connection"),
                 }
-                drop(permit);
+                drop(place);
             };
             tokio::spawn(serve);
         };
         workers.hand_out(Box::new(job)).await;
+    }
+}
+
+/// Makes a connection of what was accepted, on the thread that is to serve it. Nothing if the client could not shake hands.
+async fn take_up(
+    stream: std::net::TcpStream,
+    peer: Peer,
+    door: Option<Arc<Door>>,
+    drain: &mut Drain,
+) -> io::Result<Option<Stream>> {
+    let stream = TcpStream::from_std(stream)?;
+    let _ = stream.set_nodelay(true); // Slower without, but no reason to refuse.
+    match door {
+        None => Ok(Some(Stream::plain(stream, peer))),
+        Some(door) => Ok(door.open(stream, drain).await.map(|stream| Stream::tls(stream, peer))),
     }
 }

@@ -299,7 +299,9 @@ impl Ledger {
         self.wholes.update(key.tag(limit), limit, now, |state| limit.decide(state, ask))
     }
 
-    fn prefetch(&self, charges: &[Charge<'_>]) {
+    /// Has the memory fetched that deciding these charges will look at. For callers that have something else to do before they decide.
+    #[inline]
+    pub fn prefetch(&self, charges: &[Charge<'_>]) {
         for charge in charges {
             self.words.prefetch(charge.key.tag(charge.limit));
         }

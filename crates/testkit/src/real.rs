@@ -1,4 +1,4 @@
-//! Real programs for tests: Tollgate as a process of its own, Envoy in front of it, clients that others have written.
+//! Real programs for tests: Tollgate as a process of its own, Envoy and other proxies in front of it, clients that others have written.
 //!
 //! What a server promises holds between processes: its exit code, its ports after a restart, what Envoy makes of its answers. So
 //! these tests talk to programs, over sockets, and mock nothing. Everything listens at a port that the system chose, lives in
@@ -6,8 +6,10 @@
 //! again, and gives up after a while. Where a test fails, the programs' own words are printed with it.
 
 mod envoy;
+pub mod hostile;
 mod http;
 mod process;
+mod proxy;
 mod tollgate;
 mod upstream;
 mod venv;
@@ -16,6 +18,8 @@ mod wait;
 pub use envoy::{Envoy, Gateway, Place};
 pub use http::{Client, Reply, fetch};
 pub use process::{Finished, Signal, run};
+pub use proxy::Proxy;
 pub use tollgate::{Launch, Tollgate};
+pub use upstream::Upstream;
 pub use venv::{python, tool};
 pub use wait::{holds_within, until};

@@ -9,7 +9,7 @@ use thiserror::Error;
 use tollgate_core::{Cost, LimitError, Time};
 
 use super::traffic::{Arrival, Traffic, per_minute};
-use crate::random::Random;
+use tollgate_load::Random;
 
 /// What one host of the web log may ask per minute.
 const REQUESTS_PER_MINUTE: u64 = 10;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tollgate_core::{Cost, LimitError, Rate, Tick, Time};
 
-use crate::random::Random;
+use tollgate_load::Random;
 
 /// The units of every made-up limit.
 const UNITS: u64 = 100;

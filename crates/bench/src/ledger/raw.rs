@@ -11,8 +11,8 @@ use std::hint::black_box;
 use rustix::mm::{Advice, madvise};
 
 use super::rounds::median;
-use crate::random::Random;
 use crate::timer::Stopwatch;
+use tollgate_load::Random;
 
 /// About what our table takes for ten million keys.
 const FOOTPRINT_BYTES: usize = 256 << 20;

@@ -16,6 +16,8 @@ pub(super) struct Fields {
     entries: Rc<[Entry]>,
     /// Keys that somebody tried to write.
     misspelled: Vec<&'static str>,
+    /// Whether keys were left out.
+    has_unknown: bool,
 }
 
 /// What became of a key's value.
@@ -49,6 +51,11 @@ impl Fields {
     /// Whether the key is neither there nor misspelled, which has been told already.
     pub(super) fn lacks(&self, key: &str) -> bool {
         !self.has(key) && !self.misspelled.contains(&key)
+    }
+
+    /// Whether no key was left out: then what is not there was not written either.
+    pub(super) fn knows_all(&self) -> bool {
+        !self.has_unknown
     }
 
     /// The entries in the order of the text.
@@ -118,12 +125,13 @@ impl Reader<'_, '_> {
             };
             self.wrong(entry.key_mark, what, guess.hint);
         }
-        let entries = if entries.iter().any(unknown) {
+        let has_unknown = entries.iter().any(unknown);
+        let entries = if has_unknown {
             entries.iter().filter(|entry| !unknown(entry)).cloned().collect()
         } else {
             Rc::clone(entries)
         };
-        Some(Fields { table, mark, entries, misspelled })
+        Some(Fields { table, mark, entries, misspelled, has_unknown })
     }
 
     /// The value of a key, by a reader for its kind. A key without a value is wrong.
@@ -170,6 +178,17 @@ impl Reader<'_, '_> {
         None
     }
 
+    /// The items of a list, so many at most.
+    pub(super) fn list_up_to(&mut self, entry: &Entry, items_max: usize) -> Option<Rc<[Node]>> {
+        let items = self.list(entry)?;
+        if items.len() <= items_max {
+            return Some(items);
+        }
+        let what = format!("`{}` may have at most {items_max} entries, not {}", entry.key, items.len());
+        self.wrong(entry.key_mark, what, "remove some: every request pays for all of them");
+        None
+    }
+
     /// The entries of a mapping with keys of a person's own.
     pub(super) fn map(&mut self, entry: &Entry, example: &str) -> Option<Rc<[Entry]>> {
         if let Content::Map(entries) = &entry.value.content {
@@ -182,12 +201,26 @@ impl Reader<'_, '_> {
 }
 
 /// What one of the table looks like.
-fn example(table: &Table) -> &'static str {
+pub(super) fn example(table: &Table) -> &'static str {
     match table.id {
         "file" => "write `domain: NAME`, and its rules under `descriptors:`",
         "descriptor" => "write `- key: NAME`, with its other keys indented below it",
         "replaced" => "write `- name: NAME`",
         "tier" => "write `NAME: {requests: 100}`",
+        "recipe" => "write `- actions:`, with its actions as a list below it",
+        "action" => "write `- remote_address: {}`, or another of the actions",
+        "request_headers" => "write `{header_name: x-user, descriptor_key: user}`",
+        "query_parameters" => "write `{query_parameter_name: user, descriptor_key: user}`",
+        "remote_address" => "write `remote_address: {}`",
+        "masked_remote_address" => "write `masked_remote_address: {v4_prefix_mask_len: 24}`",
+        "generic_key" => "write `generic_key: {descriptor_value: NAME}`",
+        "header_value_match" => "write `descriptor_value: NAME`, and `headers` as a list, indented below it",
+        "query_parameter_value_match" => {
+            "write `descriptor_value: NAME`, and `query_parameters` as a list, indented below it"
+        }
+        "header_matcher" | "query_parameter_matcher" => "write `- name: NAME`, with what it must be below it",
+        "string_match" => "write `string_match: {exact: TEXT}`",
+        "range_match" => "write `range_match: {start: 1, end: 10}`",
         _ => "write `unit: minute` and `requests_per_unit: 100`, indented below it",
     }
 }

@@ -47,6 +47,11 @@ impl Reader<'_, '_> {
         let way = Way::to_domain(name.given().map_or("", |given| &given.value));
         let descriptors =
             self.optional(fields, "descriptors", |reader, entry| reader.descriptors(entry, way));
+        let descriptors = descriptors.value().unwrap_or_default();
+        let recipes = self.optional(fields, "forward_auth", Reader::recipes).value().unwrap_or_default();
+        if self.problems.len() == problems_before {
+            self.check_recipes(&recipes, &descriptors);
+        }
         let tenant_key = self.field(fields, "tenant_key", Reader::text);
         if let Some(given) = tenant_key.given().filter(|given| given.value.is_empty()) {
             self.wrong(given.mark, "the `tenant_key` is empty", "name the key whose value is the tenant");
@@ -62,14 +67,15 @@ impl Reader<'_, '_> {
             enabled,
             tenant_key: tenant_key.value(),
             tenants,
-            descriptors: descriptors.value().unwrap_or_default(),
+            descriptors,
+            forward_auth: recipes.into_iter().map(|(recipe, _)| recipe).collect(),
         });
         (domain, position)
     }
 
     /// Without a domain, nothing of it may be there.
     fn check_domain_needed(&mut self, fields: &Fields) {
-        let of_domain = ["descriptors", "tenant_key", "tenants", "enabled"];
+        let of_domain = ["descriptors", "tenant_key", "tenants", "enabled", "forward_auth"];
         for entry in fields.entries().iter().filter(|entry| of_domain.contains(&&*entry.key)) {
             let what = format!("`{}` needs a `domain`", entry.key);
             let hint = match &*entry.key {

@@ -23,7 +23,7 @@ const ASKED_MAX: usize = 16;
 const TIMES: [Time; 3] = [Time::from_ticks(0), Time::from_ticks(1_800_000_000_000_000_000), Time::MAX];
 const COSTS: [u64; 4] = [1, 0, 1_000, u64::MAX];
 /// Longer lines are cut.
-const SHOWN_CHARS_MAX: usize = 300;
+const SHOWN_CHARS_MAX: usize = 1_000;
 
 /// A text of rules or of settings.
 pub fn yaml(bytes: &[u8]) {

@@ -138,5 +138,6 @@ pub(crate) fn domain(name: &str, descriptors: Vec<(&str, Option<&str>, Rule)>) -
         tenant_key: None,
         tenants: Vec::new(),
         descriptors: descriptors.into_iter().map(descriptor).collect(),
+        forward_auth: Vec::new(),
     }
 }

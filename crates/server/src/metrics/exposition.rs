@@ -25,6 +25,7 @@ pub(super) struct Exposition {
     /// How many reloads failed and succeeded.
     reloads: [u64; 2],
     last_reload_good: u64,
+    unauthorized: [u64; Protocol::ALL.len()],
     ledger: Stats,
 }
 
@@ -80,6 +81,8 @@ impl Exposition {
             protocols,
             reloads: [&reloads.bad, &reloads.good].map(|counter| counter.load(Ordering::Relaxed)),
             last_reload_good: reloads.last_good.load(Ordering::Relaxed),
+            unauthorized: Protocol::ALL
+                .map(|protocol| metrics.unauthorized[protocol as usize].load(Ordering::Relaxed)),
             ledger,
         }
     }
@@ -128,6 +131,11 @@ impl Exposition {
             counters(encoder, "ratelimit_bad_requests", "Requests without an answer, by protocol.")?;
         for (protocol, totals) in by_protocol() {
             put(&mut family, &[("protocol", protocol)], totals.bad_requests)?;
+        }
+        let help = "Requests without the token that they need, by protocol.";
+        let mut family = counters(encoder, "ratelimit_unauthorized", help)?;
+        for (protocol, value) in Protocol::ALL.into_iter().zip(self.unauthorized) {
+            put(&mut family, &[("protocol", protocol.name())], value)?;
         }
         let help = "Time that decisions took, without reading the request and writing the answer.";
         let (unit, kind) = (Some(&Unit::Seconds), MetricType::Histogram);

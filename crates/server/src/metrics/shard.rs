@@ -61,6 +61,30 @@ pub(super) struct Answer {
     pub(super) now: Time,
 }
 
+/// How many requests, decided together, may pass.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Outcomes {
+    pub(crate) allowed: u64,
+    pub(crate) denied: u64,
+}
+
+impl Outcomes {
+    #[inline]
+    pub(crate) fn count(&mut self, allowed: bool) {
+        *(if allowed { &mut self.allowed } else { &mut self.denied }) += 1;
+    }
+}
+
+/// What one rule has answered to several requests.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Several {
+    pub(super) allowed: u64,
+    pub(super) denied: u64,
+    pub(super) near: u64,
+    /// After the last of them.
+    pub(super) remaining: u64,
+}
+
 /// What one rule has answered. A cache line.
 #[derive(Debug, Default)]
 #[repr(align(64))]
@@ -156,6 +180,14 @@ impl Shard {
     }
 }
 
+/// Adding costs more than looking whether there is anything to add.
+#[inline]
+fn add(counter: &AtomicU64, count: u64) {
+    if count > 0 {
+        counter.fetch_add(count, Ordering::Relaxed);
+    }
+}
+
 impl RuleCounts {
     #[inline]
     pub(super) fn is_unused(&self) -> bool {
@@ -176,6 +208,16 @@ impl RuleCounts {
         }
         self.remaining.store(answer.remaining, Ordering::Relaxed);
         self.met_at.store(answer.now.ticks().max(1), Ordering::Relaxed);
+    }
+
+    /// Counts several answers that all count, none of which was over and near at once.
+    #[inline]
+    pub(super) fn observe_several(&self, several: Several, now: Time) {
+        add(&self.allowed, several.allowed);
+        add(&self.denied, several.denied);
+        add(&self.near_limit, several.near);
+        self.remaining.store(several.remaining, Ordering::Relaxed);
+        self.met_at.store(now.ticks().max(1), Ordering::Relaxed);
     }
 
     pub(super) fn read(&self) -> RuleTotals {
@@ -211,11 +253,15 @@ impl RuleTotals {
 }
 
 impl ProtocolCounts {
+    /// Counts requests that were decided together, in this time for all of them.
     #[inline]
-    pub(super) fn observe(&self, allowed: bool, took: Span) {
-        let bucket = BUCKET_ENDS_NS.partition_point(|end_ns| *end_ns < took.ticks());
-        self.took[usize::from(allowed)][bucket].fetch_add(1, Ordering::Relaxed);
-        self.took_ns.fetch_add(took.ticks(), Ordering::Relaxed);
+    pub(super) fn observe(&self, outcomes: Outcomes, took: Span) {
+        let Outcomes { allowed, denied } = outcomes;
+        let took_each_ns = took.ticks() / (allowed + denied).max(1);
+        let bucket = BUCKET_ENDS_NS.partition_point(|end_ns| *end_ns < took_each_ns);
+        add(&self.took[0][bucket], denied);
+        add(&self.took[1][bucket], allowed);
+        add(&self.took_ns, took.ticks());
     }
 
     pub(super) fn observe_peek(&self) {

@@ -12,7 +12,7 @@ use tollgate::policy::{FileSpec, Unit};
 use tollgate::{Descriptor, Engine, OwnLimit, Request, Stats, Verdict};
 
 use super::chunked::Chunked;
-use super::{Metrics, Protocol, classic};
+use super::{Metrics, Outcomes, Protocol, classic};
 use crate::headers::samples::{
     NOW, ask, domain, engine, engine_settings, per_minute, policy, rate, rule, shadow,
 };
@@ -34,7 +34,14 @@ fn rules(metrics: &Metrics) -> String {
 }
 
 fn observe(metrics: &Metrics, verdict: &Verdict) {
-    metrics.observe(verdict, Protocol::Http, TOOK);
+    observe_took(metrics, verdict, TOOK);
+}
+
+fn observe_took(metrics: &Metrics, verdict: &Verdict, took: Span) {
+    let mut outcomes = Outcomes::default();
+    outcomes.count(verdict.allowed());
+    metrics.observe_rules(verdict);
+    metrics.observe(Protocol::Http, outcomes, took);
 }
 
 fn decide(engine: &Engine, domain: &str, descriptors: &[Descriptor<'_>]) -> Verdict {
@@ -55,7 +62,7 @@ fn what_rules_have_decided() {
     }
     let throttle = TokenBucket::new(rate(1, Duration::from_secs(1)), 1).unwrap().into();
     for _ in 0..2 {
-        metrics.observe_throttle(&engine.throttle(b"k", &throttle, 1, NOW), TOOK);
+        metrics.observe_throttles([engine.throttle(b"k", &throttle, 1, NOW)].iter(), TOOK);
     }
     assert_snapshot!(lines(&metrics, |line| line.contains("rule") && !line.contains("config")), @r#"
     # HELP ratelimit_decisions Decisions, by rule and outcome.
@@ -96,10 +103,11 @@ fn what_came_in() {
     let metrics = Metrics::new(0.8);
     let engine = engine(vec![policy("search", vec![per_minute(1)])]);
     for took_ns in [1, 250, 251, 1_000_000_000] {
-        metrics.observe(&ask(&engine, "search"), Protocol::Http, Span::from_ticks(took_ns));
+        observe_took(&metrics, &ask(&engine, "search"), Span::from_ticks(took_ns));
     }
     metrics.observe_bad_request(Protocol::Resp);
     metrics.observe_peek(Protocol::Http);
+    metrics.observe_unauthorized(Protocol::Rls);
     let others = |line: &str| line.contains("_duration") && (line.contains("rls") || line.contains("resp"));
     assert_snapshot!(lines(&metrics, |line| !others(line) && (line.contains("protocol") || line.contains("_duration"))), @r#"
     # HELP ratelimit_requests Requests, by protocol and outcome.
@@ -116,6 +124,10 @@ fn what_came_in() {
     ratelimit_bad_requests_total{protocol="rls"} 0
     ratelimit_bad_requests_total{protocol="http"} 0
     ratelimit_bad_requests_total{protocol="resp"} 1
+    # HELP ratelimit_unauthorized Requests without the token that they need, by protocol.
+    ratelimit_unauthorized_total{protocol="rls"} 1
+    ratelimit_unauthorized_total{protocol="http"} 0
+    ratelimit_unauthorized_total{protocol="resp"} 0
     # HELP ratelimit_check_duration_seconds Time that decisions took, without reading the request and writing the answer.
     # TYPE ratelimit_check_duration_seconds histogram
     # UNIT ratelimit_check_duration_seconds seconds
@@ -154,6 +166,7 @@ fn the_process() {
     # TYPE ratelimit_remaining gauge
     # TYPE ratelimit_requests counter
     # TYPE ratelimit_bad_requests counter
+    # TYPE ratelimit_unauthorized counter
     # TYPE ratelimit_config_reloads counter
     ratelimit_config_reloads_total{result="failure"} 0
     ratelimit_config_reloads_total{result="success"} 1

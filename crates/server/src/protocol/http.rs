@@ -6,35 +6,42 @@
 //! | `POST /v1/peek` | what `/v1/check` would answer, 200 or 429; nothing is taken |
 //! | `POST /v1/acquire` | as `/v1/check`, with a `lease` on what is held until it is released |
 //! | `POST /v1/release` | 200: ends a lease |
+//! | `GET /v1/auth` | for proxies that ask before they let a request through: 200 or 429; any method |
 //! | `POST /json` | as envoyproxy/ratelimit |
 //! | `GET /healthz`, `/readyz`, `/healthcheck` | whether it lives, and whether it wants requests |
 //!
 //! Every answer has the header fields of [`crate::headers`]; the older ones too, if the query has `headers=older`.
 
 mod answer;
+mod auth;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
+mod guard;
 mod problem;
 mod question;
 #[cfg(test)]
 mod tests;
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
-use axum::body::{Body, Bytes};
+use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::routing::{any, get, post};
+use axum::{BoxError, Router};
+use bytes::BytesMut;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use tollgate::{Lease, Verdict};
+use tower::Service as _;
 
 pub(crate) use self::answer::denial_body;
 use self::problem::Problem;
 use self::question::{Question, read_lease};
+use crate::connection;
 use crate::gate::Gate;
 use crate::headers::{self, Wanted};
 use crate::metrics::Protocol;
@@ -46,6 +53,9 @@ const BODY_BYTES_MAX: usize = 1 << 20;
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 /// The largest body of a request to hold something. Its lease is longer than that, and has to fit into another body.
 const ACQUIRE_BYTES_MAX: usize = 64 << 10;
+
+/// Most answers have at most so many header fields.
+const FIELDS_USUAL: usize = 8;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
@@ -67,20 +77,50 @@ POST /json          as envoyproxy/ratelimit
 GET  /healthz, /readyz, /healthcheck
 "#;
 
+/// What the HTTP listener answers with. The question that is asked most goes past the router, which would cost about as much as
+/// the answer.
+#[derive(Clone)]
+pub(crate) struct Service {
+    gate: Arc<Gate>,
+    router: Router,
+}
+
+impl Service {
+    pub(crate) fn new(gate: Arc<Gate>) -> Service {
+        Service { router: router(Arc::clone(&gate)), gate }
+    }
+
+    pub(crate) async fn answer(
+        mut self,
+        request: http::Request<connection::Sent>,
+    ) -> Result<Response, Infallible> {
+        let path = request.uri().path();
+        if request.method() == Method::POST && path == "/v1/check" {
+            return Ok(match guard::admit(&self.gate, path, request.headers()) {
+                Ok(()) => answer_check(&self.gate, request).await.into_response(),
+                Err(problem) => problem.into_response(),
+            });
+        }
+        self.router.call(request).await
+    }
+}
+
 /// All routes of the HTTP listener.
 pub(crate) fn router(gate: Arc<Gate>) -> Router {
-    Router::new()
+    let routes = Router::new()
         .route("/", get(async || ABOUT))
         .route("/v1/check", post(check))
         .route("/v1/peek", post(peek))
         .route("/v1/acquire", post(acquire))
         .route("/v1/release", post(release))
+        .route("/v1/auth", any(auth::auth))
         .route("/json", post(json))
         .merge(health())
         .route("/healthcheck", get(healthcheck))
         .fallback(async || Problem::NotFound(WHERE_TO_GO))
         .method_not_allowed_fallback(wrong_method)
-        .with_state(gate)
+        .with_state(Arc::clone(&gate));
+    guard::before(routes, gate)
 }
 
 /// What orchestrators ask. The admin listener has it too.
@@ -110,8 +150,12 @@ async fn healthcheck(State(gate): State<Arc<Gate>>) -> (StatusCode, &'static str
 }
 
 async fn check(State(gate): State<Arc<Gate>>, request: Request) -> Result<Response, Problem> {
-    let (older, body) = (wants_older(&request), body(&gate, request, BODY_BYTES_MAX).await?);
-    let question = counted(&gate, Question::read(&body))?;
+    answer_check(&gate, request).await
+}
+
+async fn answer_check<B: Sent>(gate: &Gate, request: http::Request<B>) -> Result<Response, Problem> {
+    let (older, body) = (wants_older(&request), body(gate, request, BODY_BYTES_MAX).await?);
+    let question = counted(gate, Question::read(&body))?;
     let verdict = question.ask(false, |request| gate.decide(request, Protocol::Http))?;
     Ok(respond(&verdict, older, answer::body(&verdict)))
 }
@@ -150,11 +194,15 @@ async fn json(State(gate): State<Arc<Gate>>, request: Request) -> Result<Respons
 }
 
 /// Reads a whole body.
-async fn body(gate: &Gate, request: Request, max: usize) -> Result<Bytes, Problem> {
+async fn body<B: Sent>(gate: &Gate, request: http::Request<B>, max: usize) -> Result<Bytes, Problem> {
     counted(gate, read_body(request, max).await)
 }
 
-async fn read_body(request: Request, max: usize) -> Result<Bytes, Problem> {
+/// A body that a client sends.
+trait Sent: HttpBody<Data = Bytes, Error: Into<BoxError>> + Unpin {}
+impl<B: HttpBody<Data = Bytes, Error: Into<BoxError>> + Unpin> Sent for B {}
+
+async fn read_body<B: Sent>(request: http::Request<B>, max: usize) -> Result<Bytes, Problem> {
     let (head, body) = request.into_parts();
     // Said before anything is read, so that the sender need not bother.
     let length =
@@ -162,13 +210,27 @@ async fn read_body(request: Request, max: usize) -> Result<Bytes, Problem> {
     if length.is_some_and(|length| length > max as u64) {
         return Err(Problem::BodyTooLarge { max });
     }
-    let body: Limited<Body> = Limited::new(body, max);
-    match tokio::time::timeout(BODY_TIMEOUT, body.collect()).await {
-        Ok(Ok(body)) => Ok(body.to_bytes()),
+    match tokio::time::timeout(BODY_TIMEOUT, gather(Limited::new(body, max))).await {
+        Ok(Ok(body)) => Ok(body),
         Ok(Err(error)) if error.is::<LengthLimitError>() => Err(Problem::BodyTooLarge { max }),
         Ok(Err(error)) => Err(Problem::Unreadable(axum::Error::new(error))),
         Err(_) => Err(Problem::BodyTooSlow { seconds: BODY_TIMEOUT.as_secs() }),
     }
+}
+
+/// Puts the pieces of a body together as they come. A list of pieces would take many times their length if each is a single byte.
+async fn gather<B: Sent>(mut body: Limited<B>) -> Result<Bytes, BoxError> {
+    let (mut first, mut all) = (Bytes::new(), BytesMut::new());
+    while let Some(frame) = body.frame().await {
+        let Ok(piece) = frame?.into_data() else { continue };
+        if first.is_empty() && all.is_empty() {
+            first = piece; // Most bodies come in one piece, which need not be copied.
+        } else {
+            all.extend_from_slice(&std::mem::take(&mut first));
+            all.extend_from_slice(&piece);
+        }
+    }
+    Ok(if all.is_empty() { first } else { all.freeze() })
 }
 
 /// Counts what will have no answer. The gate does so itself with what it is asked.
@@ -179,7 +241,7 @@ fn counted<T, E>(gate: &Gate, answer: Result<T, E>) -> Result<T, E> {
     answer
 }
 
-fn wants_older(request: &Request) -> bool {
+fn wants_older<B>(request: &http::Request<B>) -> bool {
     request.uri().query().is_some_and(|query| query.split('&').any(|parameter| parameter == "headers=older"))
 }
 
@@ -195,10 +257,11 @@ fn respond(verdict: &Verdict, older: bool, body: String) -> Response {
 }
 
 fn put_fields(fields: &mut HeaderMap, verdict: &Verdict, older: bool) {
-    for (name, value) in headers::fields(verdict, Wanted { x_ratelimit: true, older }) {
+    fields.reserve(FIELDS_USUAL);
+    headers::each(verdict, Wanted { x_ratelimit: true, older }, &mut String::new(), |name, value| {
         // Values are printable ASCII; what were not could not be sent.
-        if let Ok(value) = HeaderValue::try_from(value) {
+        if let Ok(value) = HeaderValue::from_str(value) {
             fields.insert(HeaderName::from_static(name), value);
         }
-    }
+    });
 }

@@ -20,5 +20,6 @@ use crate::stream::Stream;
 
 /// Serves one connection until it closes, breaks the protocol, or the server stops.
 pub(crate) async fn serve(stream: Stream, gate: Arc<Gate>, drain: Drain) {
-    connection::run(stream, &gate, drain).await;
+    let room = Arc::clone(stream.room());
+    connection::run(stream, &gate, &room, drain).await;
 }

@@ -3,16 +3,24 @@
 //! An error makes Envoy let its request through. So nothing that a client can put into a header causes one: values may be as long
 //! as all the headers that Envoy takes, and need not be text. What is refused is what only a configuration can get wrong.
 
+mod arrival;
+mod batch;
+mod connection;
 mod decode;
 mod encode;
+mod flat;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
 mod health;
 pub(crate) mod json;
 mod metadata;
+mod others;
+mod reply;
 #[cfg(test)]
 mod tests;
+mod walk;
 mod wire;
+mod write;
 
 use std::sync::Arc;
 
@@ -21,6 +29,7 @@ use tollgate::{RequestError, Verdict};
 use tonic::service::Routes;
 use tonic_health::pb::health_server::HealthServer;
 
+pub(crate) use self::connection::serve;
 use self::health::GateHealth;
 use self::wire::{RateLimitRequest, RateLimitResponse, RateLimitService, RateLimitServiceServer};
 use crate::gate::Gate;
@@ -34,8 +43,36 @@ const MESSAGE_BYTES_MAX: usize = decode::DESCRIPTORS_MAX * DESCRIPTOR_BYTES_MAX;
 /// A message about health, or about the services themselves.
 const SMALL_MESSAGE_BYTES_MAX: usize = 64 << 10;
 
-/// All services of the gRPC listener.
-pub(crate) fn router(gate: Arc<Gate>) -> axum::Router {
+/// Before every message: whether it is compressed, and its length.
+const PREFIX_BYTES: usize = 5;
+/// The one method that is called all the time.
+const SHOULD_RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
+/// What the methods of the health protocol begin with. They are for everybody.
+const HEALTH: &str = "/grpc.health.v1.Health/";
+
+/// What answers the calls of the gRPC listener.
+pub(crate) struct Services {
+    gate: Arc<Gate>,
+    /// Everything by tonic.
+    router: axum::Router,
+}
+
+impl Services {
+    pub(crate) fn new(gate: Arc<Gate>) -> Services {
+        Services { router: router(Arc::clone(&gate)), gate }
+    }
+}
+
+/// The message of a body that holds just one, which is not compressed.
+fn message_of(body: &[u8]) -> Option<&[u8]> {
+    let (prefix, message) = body.split_first_chunk::<PREFIX_BYTES>()?;
+    let [0, length @ ..] = prefix else { return None };
+    let length = usize::try_from(u32::from_be_bytes(*length)).ok()?;
+    (length == message.len() && length <= MESSAGE_BYTES_MAX).then_some(message)
+}
+
+/// All services of the gRPC listener, as tonic has them.
+fn router(gate: Arc<Gate>) -> axum::Router {
     let rate_limits = RateLimitServiceServer::new(RateLimits(Arc::clone(&gate)))
         .max_decoding_message_size(MESSAGE_BYTES_MAX);
     let health = HealthServer::new(GateHealth::new(gate)).max_decoding_message_size(SMALL_MESSAGE_BYTES_MAX);

@@ -1,6 +1,8 @@
 //! Files that change, looked at one time after the other.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod secrets;
+
 use std::fs;
 use std::path::PathBuf;
 

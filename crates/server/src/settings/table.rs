@@ -4,8 +4,10 @@ use tollgate::LedgerSettings;
 use tollgate::policy::DefaultAlgorithm;
 
 use super::Settings;
+use super::networks::{hops, ipv6_prefix, networks};
 use super::value::{
     SettingError, boolean, bytes, count, duration, listen, log_format, log_level, meaningless, ratio,
+    tls_mode, tokens,
 };
 
 /// A setting: its names, and how its text becomes part of [`Settings`].
@@ -48,6 +50,36 @@ settings! {
     "admin", "TOLLGATE_ADMIN", None, "ADDR",
         "Where metrics and health are served, or `off` [default: 127.0.0.1:9090]",
         |settings, text| { settings.admin = listen(text)?; Ok(()) };
+    "tls_certificate", "TOLLGATE_TLS_CERTIFICATE", None, "PATH",
+        "The server's certificate and its chain, in PEM [default: none]",
+        |settings, text| { settings.tls.certificate = Some(text.into()); Ok(()) };
+    "tls_key", "TOLLGATE_TLS_KEY", None, "PATH",
+        "The certificate's private key, in PEM [default: none]",
+        |settings, text| { settings.tls.key = Some(text.into()); Ok(()) };
+    "tls_client_ca", "TOLLGATE_TLS_CLIENT_CA", None, "PATH",
+        "The authorities whose clients are let in, in PEM [default: none]",
+        |settings, text| { settings.tls.client_ca = Some(text.into()); Ok(()) };
+    "http_tls", "TOLLGATE_HTTP_TLS", None, "MODE",
+        "TLS on the HTTP listener: `off`, `on`, or `mutual`, where clients show a certificate too [default: as the files allow]",
+        |settings, text| { settings.tls.http = tls_mode(text)?; Ok(()) };
+    "grpc_tls", "TOLLGATE_GRPC_TLS", None, "MODE",
+        "TLS on the gRPC listener [default: as the files allow]",
+        |settings, text| { settings.tls.grpc = tls_mode(text)?; Ok(()) };
+    "resp_tls", "TOLLGATE_RESP_TLS", None, "MODE",
+        "TLS on the RESP listener [default: as the files allow]",
+        |settings, text| { settings.tls.resp = tls_mode(text)?; Ok(()) };
+    "admin_tls", "TOLLGATE_ADMIN_TLS", None, "MODE",
+        "TLS on the admin listener [default: `on` with a certificate]",
+        |settings, text| { settings.tls.admin = tls_mode(text)?; Ok(()) };
+    "http_tokens", "TOLLGATE_HTTP_TOKENS", None, "TOKENS",
+        "Tokens that HTTP clients must show, with commas between them, or `@PATH` of a file of them [default: none]",
+        |settings, text| { settings.tokens.http = tokens(text)?; Ok(()) };
+    "grpc_tokens", "TOLLGATE_GRPC_TOKENS", None, "TOKENS",
+        "Tokens that gRPC clients must show [default: none]",
+        |settings, text| { settings.tokens.grpc = tokens(text)?; Ok(()) };
+    "resp_tokens", "TOLLGATE_RESP_TOKENS", None, "TOKENS",
+        "Tokens that Redis clients must show as a password [default: none]",
+        |settings, text| { settings.tokens.resp = tokens(text)?; Ok(()) };
     "store", "TOLLGATE_STORE", None, "STORE",
         "Where counters are kept: `memory`, for this process alone [default: memory]",
         |_, text| if text == "memory" { Ok(()) } else { Err(meaningless(text, "a store of this version: it has `memory` alone")) };
@@ -72,6 +104,15 @@ settings! {
     "rls_dynamic_metadata", "TOLLGATE_RLS_DYNAMIC_METADATA", Some("RESPONSE_DYNAMIC_METADATA"), "BOOL",
         "Give Envoy the request and the metadata of its rules as dynamic metadata [default: false]",
         |settings, text| { settings.gate.rls_dynamic_metadata = boolean(text)?; Ok(()) };
+    "trusted_proxies", "TOLLGATE_TRUSTED_PROXIES", None, "LIST",
+        "Proxies whose word about clients is taken by /v1/auth: networks and addresses, `private`, or `none` [default: private]",
+        |settings, text| { settings.gate.addresses.trusted_proxies = networks(text)?; Ok(()) };
+    "trusted_hops", "TOLLGATE_TRUSTED_HOPS", None, "COUNT",
+        "How many proxies stand before /v1/auth, if their addresses do not tell; 0 goes by addresses [default: 0]",
+        |settings, text| { settings.gate.addresses.trusted_hops = hops(text)?; Ok(()) };
+    "ipv6_prefix", "TOLLGATE_IPV6_PREFIX", None, "BITS",
+        "By how many leading bits /v1/auth tells IPv6 clients apart; 128 is the whole address [default: 64]",
+        |settings, text| { settings.gate.addresses.ipv6_prefix = ipv6_prefix(text)?; Ok(()) };
     "workers", "TOLLGATE_WORKERS", None, "COUNT",
         "Threads that serve requests [default: one per core]",
         |settings, text| { settings.workers = count(text)?; Ok(()) };

@@ -51,6 +51,35 @@ fn numbers_have_ranges() {
 }
 
 #[test]
+fn proxies_are_networks() {
+    let networks = |text: &str| set("trusted_proxies", text).unwrap().gate.addresses.trusted_proxies;
+    assert_eq!(networks("private"), Settings::default().gate.addresses.trusted_proxies);
+    assert_eq!(networks("none"), []);
+    assert_eq!(
+        networks("192.0.2.1,10.0.0.0/8 , ::ffff:192.0.2.2")
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>(),
+        ["192.0.2.1/32", "10.0.0.0/8", "192.0.2.2/32"]
+    );
+    assert_eq!(networks("192.0.2.1, private").len(), 9);
+    assert_eq!(set("trusted_hops", "2").unwrap().gate.addresses.trusted_hops, 2);
+    assert_eq!(set("ipv6_prefix", "/56").unwrap().gate.addresses.ipv6_prefix, 56);
+    assert!(set("trusted_proxies", &vec!["192.0.2.1"; 257].join(",")).is_err());
+    for (name, text) in [
+        ("trusted_proxies", ""),
+        ("trusted_proxies", "10.0.0.0/33"),
+        ("trusted_proxies", "10.0.0.1,"),
+        ("trusted_proxies", "proxy.example"),
+        ("trusted_hops", "-1"),
+        ("ipv6_prefix", "129"),
+        ("ipv6_prefix", "0"),
+    ] {
+        assert!(set(name, text).is_err(), "{name} took {text}");
+    }
+}
+
+#[test]
 fn names_are_unique_and_made_alike() {
     let names: HashSet<_> = SETTINGS.iter().map(|setting| setting.name).collect();
     assert_eq!(names.len(), SETTINGS.len());

@@ -6,6 +6,8 @@ use std::time::Duration;
 use thiserror::Error;
 
 use super::{Listen, LogFormat};
+use crate::access::{TokenError, TokenSource};
+use crate::tls::TlsMode;
 
 /// Why a text is no value of its setting.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -21,6 +23,9 @@ pub enum SettingError {
         /// What would be a value.
         wanted: &'static str,
     },
+    /// The text should be secret, and is not repeated.
+    #[error(transparent)]
+    Token(#[from] TokenError),
 }
 
 pub(super) fn listen(text: &str) -> Result<Listen, SettingError> {
@@ -112,6 +117,19 @@ pub(super) fn log_format(text: &str) -> Result<LogFormat, SettingError> {
         "json" => Ok(LogFormat::Json),
         _ => Err(meaningless(text, "text or json")),
     }
+}
+
+pub(super) fn tls_mode(text: &str) -> Result<Option<TlsMode>, SettingError> {
+    match text {
+        "off" => Ok(Some(TlsMode::Off)),
+        "on" => Ok(Some(TlsMode::On)),
+        "mutual" => Ok(Some(TlsMode::Mutual)),
+        _ => Err(meaningless(text, "off, on or mutual")),
+    }
+}
+
+pub(super) fn tokens(text: &str) -> Result<Option<TokenSource>, SettingError> {
+    Ok(Some(TokenSource::parse(text)?))
 }
 
 pub(super) fn meaningless(text: &str, wanted: &'static str) -> SettingError {

@@ -45,6 +45,10 @@ pub struct Gateway {
     pub failure_mode_deny: bool,
     /// Filters before the one that asks.
     pub filters: Vec<Value>,
+    /// How it connects to where it asks, if not in the clear.
+    pub transport_socket: Option<Value>,
+    /// What it says of itself with every question: a list of Envoy's `HeaderValue`.
+    pub metadata: Value,
 }
 
 impl Gateway {
@@ -57,6 +61,8 @@ impl Gateway {
             timeout_ms: 10_000,
             failure_mode_deny: false,
             filters: Vec::new(),
+            transport_socket: None,
+            metadata: json!([]),
         }
     }
 
@@ -79,13 +85,17 @@ impl Gateway {
             "network.http_connection_manager.v3.HttpConnectionManager",
             manager,
         );
+        let mut tollgate = cluster("tollgate", self.tollgate, true);
+        if let Some(socket) = &self.transport_socket {
+            tollgate["transport_socket"] = socket.clone();
+        }
         json!({"static_resources": {
             "listeners": [{
                 "name": "ingress",
                 "address": {"socket_address": {"address": "127.0.0.1", "port_value": 0}},
                 "filter_chains": [{"filters": [manager]}],
             }],
-            "clusters": [cluster("tollgate", self.tollgate, true), cluster("upstream", upstream, false)],
+            "clusters": [tollgate, cluster("upstream", upstream, false)],
         }})
     }
 
@@ -110,7 +120,10 @@ impl Gateway {
             "rate_limits": self.rate_limits_at(Place::Filter),
             "rate_limit_service": {
                 "transport_api_version": "V3",
-                "grpc_service": {"envoy_grpc": {"cluster_name": "tollgate"}},
+                "grpc_service": {
+                    "envoy_grpc": {"cluster_name": "tollgate"},
+                    "initial_metadata": self.metadata,
+                },
             },
         });
         typed("envoy.filters.http.ratelimit", "http.ratelimit.v3.RateLimit", filter)

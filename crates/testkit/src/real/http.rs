@@ -3,8 +3,10 @@
 //! One [`Client`] is one connection, so that a test knows how many there are, and can leave one half-way through a request.
 
 use std::io::{self, BufRead, BufReader, Error, ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::time::Duration;
+
+use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
 
 /// Longer than any answer takes, shorter than a test may take.
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -41,10 +43,25 @@ pub fn fetch(address: SocketAddr, path: &str) -> io::Result<Reply> {
 impl Client {
     /// Opens a connection.
     pub fn connect(address: SocketAddr) -> io::Result<Client> {
-        let stream = TcpStream::connect_timeout(&address, TIMEOUT)?;
+        Client::over(TcpStream::connect_timeout(&address, TIMEOUT)?)
+    }
+
+    fn over(stream: TcpStream) -> io::Result<Client> {
         stream.set_read_timeout(Some(TIMEOUT))?;
         stream.set_nodelay(true)?;
         Ok(Client { reader: BufReader::new(stream) })
+    }
+
+    /// Opens a connection from this address of the machine, which has all that begin with 127.
+    pub fn connect_from(source: IpAddr, address: SocketAddr) -> io::Result<Client> {
+        let socket = socket(
+            if source.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 },
+            SocketType::STREAM,
+            None,
+        )?;
+        bind(&socket, &SocketAddr::new(source, 0))?;
+        connect(&socket, &address)?;
+        Client::over(TcpStream::from(socket))
     }
 
     /// `GET` without a body. Panics if there is no answer: most tests have nothing else to say then.

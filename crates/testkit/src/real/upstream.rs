@@ -1,4 +1,4 @@
-//! The service behind Envoy: it answers 200 to everything, with the headers that the request asks for.
+//! The service behind a proxy: it answers 200 to everything, with the headers that the request asks for.
 
 use std::io::{self, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -11,13 +11,13 @@ const ASKED_FOR: &str = "x-reply-";
 
 /// A service that runs until the test ends.
 #[derive(Debug)]
-pub(super) struct Upstream {
+pub struct Upstream {
     address: SocketAddr,
 }
 
 impl Upstream {
-    /// Starts it, with a thread per connection: Envoy opens few.
-    pub(super) fn start() -> Upstream {
+    /// Starts it, with a thread per connection: proxies open few.
+    pub fn start() -> Upstream {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("an address");
         thread::spawn(move || {
@@ -29,7 +29,7 @@ impl Upstream {
     }
 
     /// Where it listens.
-    pub(super) fn address(&self) -> SocketAddr {
+    pub fn address(&self) -> SocketAddr {
         self.address
     }
 }

@@ -7,6 +7,16 @@ const INTERVAL: Duration = Duration::from_millis(10);
 /// Long enough for a machine with much else to do: whoever waits so long has found a fault.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// Lets others have the machine for a moment.
+pub(super) fn pause() {
+    thread::sleep(INTERVAL);
+}
+
+/// Lets time pass where that is what is being tried.
+pub(super) fn pause_for(time: Duration) {
+    thread::sleep(time);
+}
+
 /// Asks until there is an answer. Panics if there is none for long.
 pub fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
     for _ in 0..PATIENCE.as_millis() / INTERVAL.as_millis() {

@@ -78,7 +78,7 @@ fn policies_called_like_what_has_no_rule_are_counted_apart() {
     engine.install(vec![FileSpec { domain: Some(spec), policies: Vec::new() }], NOW);
     observe(&metrics, &decide(&engine, "d", &[Descriptor { limit: Some(own), ..Descriptor::new(&entries) }]));
     let throttle = TokenBucket::new(rate(1, Duration::from_secs(1)), 1).unwrap().into();
-    metrics.observe_throttle(&engine.throttle(b"k", &throttle, 1, NOW), TOOK);
+    metrics.observe_throttles([engine.throttle(b"k", &throttle, 1, NOW)].iter(), TOOK);
     assert_snapshot!(decisions(&metrics), @r#"
     ratelimit_decisions_total{domain="",rule="(cl.throttle)",outcome="allowed"} 1
     ratelimit_decisions_total{domain="",rule="(override)",outcome="allowed"} 1

@@ -12,6 +12,11 @@ use crate::headers::{Advice, window};
 /// The rule of a limit that came with the request.
 const OWN_LIMIT_RULE: &str = "override";
 
+/// The code of a denial that no limit accounts for.
+const NO_REASON: &str = "rate_limited";
+/// Most answers are not longer.
+const BODY_BYTES_USUAL: usize = 512;
+
 /// The answer to `/v1/check` and its kin.
 #[derive(Debug, Serialize)]
 struct Answer<'a> {
@@ -99,25 +104,28 @@ pub(crate) fn denial_body(verdict: &Verdict) -> String {
 }
 
 fn json(value: &impl Serialize) -> String {
-    // Numbers and strings in structs: that cannot fail.
-    serde_json::to_string(value).unwrap_or_default()
+    let mut body = Vec::with_capacity(BODY_BYTES_USUAL);
+    // Numbers and strings in structs: that cannot fail, and is always text.
+    let _ = serde_json::to_writer(&mut body, value);
+    String::from_utf8(body).unwrap_or_default()
 }
 
 fn answer(verdict: &Verdict) -> Answer<'_> {
-    let Denial { code, message, retry_after, limit, quota, window, scope } = denial(verdict);
     let advice = Advice::of(verdict);
+    let ruling = advice.map(|advice| advice.ruling());
     let is_denied = !verdict.allowed();
+    let (code, message) = advice.filter(|_| is_denied).map(|advice| reason(&advice)).unzip();
     Answer {
         allowed: verdict.allowed(),
-        code: is_denied.then_some(code),
-        message: is_denied.then_some(message),
-        limit,
-        remaining: advice.map(|advice| advice.ruling().decision.remaining),
-        retry_after,
+        code: code.or(is_denied.then_some(NO_REASON)),
+        message: message.or(is_denied.then(String::new)),
+        limit: ruling.map(|ruling| ruling.decision.limit),
+        remaining: ruling.map(|ruling| ruling.decision.remaining),
+        retry_after: advice.and_then(|advice| advice.retry_after()).map(Seconds::from),
         reset_at: advice.and_then(|advice| advice.moment_s()),
-        quota,
-        window,
-        scope,
+        quota: ruling.map(|ruling| ruling.units),
+        window: ruling.and_then(window).map(Seconds::from),
+        scope: advice.map(|advice| advice.title()),
         wait: Some(verdict.wait()).filter(|wait| !is_denied && *wait > Span::ZERO).map(Seconds::from),
         lease: None,
         decisions: limit_answers(verdict),
@@ -127,7 +135,7 @@ fn answer(verdict: &Verdict) -> Answer<'_> {
 fn denial(verdict: &Verdict) -> Denial<'_> {
     let advice = Advice::of(verdict);
     let ruling = advice.map(|advice| advice.ruling());
-    let (code, message) = advice.map_or(("rate_limited", String::new()), |advice| reason(&advice));
+    let (code, message) = advice.map_or((NO_REASON, String::new()), |advice| reason(&advice));
     Denial {
         code,
         message,

@@ -1,7 +1,7 @@
 //! Why a request has no answer, and how HTTP says so. The one place where errors become responses.
 
 use axum::response::{IntoResponse, Response};
-use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, StatusCode};
 use serde::Serialize;
 use thiserror::Error;
@@ -42,6 +42,9 @@ pub(super) enum Problem {
     /// Too early.
     #[error("no rules are loaded yet: try again in a moment")]
     NotLoaded,
+    /// No token, or a wrong one.
+    #[error("a token is needed: send the header `Authorization: Bearer TOKEN`")]
+    Unauthorized,
     /// Nothing here.
     #[error("there is nothing at this path; {0}")]
     NotFound(&'static str),
@@ -74,6 +77,7 @@ impl Problem {
             Problem::UnknownPolicy(_) => (StatusCode::NOT_FOUND, "unknown_policy"),
             Problem::BodyTooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, "body_too_large"),
             Problem::NotLoaded => (StatusCode::SERVICE_UNAVAILABLE, "not_loaded"),
+            Problem::Unauthorized => (StatusCode::UNAUTHORIZED, "unauthorized"),
             Problem::NotFound(_) => (StatusCode::NOT_FOUND, "not_found"),
             Problem::MethodNotAllowed => (StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed"),
         }
@@ -104,9 +108,12 @@ impl IntoResponse for Problem {
         // Two strings in two objects: that cannot fail.
         let body = serde_json::to_string(&told).unwrap_or_default();
         let mut response = (status, [(CONTENT_TYPE, JSON)], body).into_response();
-        if matches!(self, Problem::NotLoaded) {
-            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(NOT_LOADED_RETRY_S));
-        }
+        let field = match self {
+            Problem::NotLoaded => Some((RETRY_AFTER, HeaderValue::from(NOT_LOADED_RETRY_S))),
+            Problem::Unauthorized => Some((WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))),
+            _ => None,
+        };
+        response.headers_mut().extend(field);
         response
     }
 }

@@ -1,10 +1,12 @@
 //! The HTTP listener, asked as a client would ask it.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod auth;
 mod bad_input;
 mod json;
 mod leases;
 mod slow;
+mod tokens;
 
 use std::fmt::Write as _;
 use std::sync::Arc;

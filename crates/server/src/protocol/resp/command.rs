@@ -2,6 +2,7 @@
 
 mod about;
 mod client;
+mod pending;
 mod policy;
 mod table;
 #[cfg(test)]
@@ -11,6 +12,9 @@ mod throttle;
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use tollgate::core::Limit;
+
+use self::pending::Pending;
 use super::frame::Arguments;
 use super::reply::{Replies, Version};
 use crate::gate::Gate;
@@ -18,6 +22,9 @@ use crate::metrics::Protocol;
 
 /// How much of an unknown command, and of its arguments, is shown to whoever sent it.
 const SHOWN_BYTES_MAX: usize = 128;
+
+/// What is said to a client that has yet to show a token.
+const NOT_ADMITTED: &str = "NOAUTH Authentication required.";
 
 /// Gives every connection a number of its own.
 static LAST_ID: AtomicU64 = AtomicU64::new(0);
@@ -27,19 +34,31 @@ pub(super) struct Session<'g> {
     gate: &'g Gate,
     id: u64,
     name: Vec<u8>,
+    /// Whether it may ask: it has shown a token, or none is wanted.
+    is_admitted: bool,
     is_over: bool,
+    pending: Pending,
+    /// The numbers that came with the last call that brought a limit, and that limit: most clients bring the same one every time.
+    last_limit: Option<((u64, u64, u64), Limit)>,
 }
 
 impl<'g> Session<'g> {
     pub(super) fn new(gate: &'g Gate) -> Session<'g> {
         // Relaxed: numbers need to differ, and order nothing.
         let id = LAST_ID.fetch_add(1, Ordering::Relaxed) + 1;
-        Session { gate, id, name: Vec::new(), is_over: false }
+        let is_admitted = !gate.access().wants_token(Protocol::Resp);
+        let (name, pending) = (Vec::new(), Pending::default());
+        Session { gate, id, name, is_admitted, is_over: false, pending, last_limit: None }
     }
 
     /// Whether the connection is to be closed.
     pub(super) fn is_over(&self) -> bool {
         self.is_over
+    }
+
+    /// Whether it may ask.
+    pub(super) fn is_admitted(&self) -> bool {
+        self.is_admitted
     }
 
     /// Counts a call that has no answer.
@@ -50,19 +69,32 @@ impl<'g> Session<'g> {
     /// Forgets what the client has told about itself.
     fn reset(&mut self, replies: &mut Replies) {
         self.name = Vec::new();
+        self.is_admitted = !self.gate.access().wants_token(Protocol::Resp);
         replies.set_version(Version::default());
     }
 }
 
-/// Runs one command and adds its answer. An empty line has none.
+/// Runs one command. Its answer is added now or, if it can be decided together with others, when the session settles. An empty
+/// line has none.
 pub(super) fn run(session: &mut Session<'_>, arguments: Arguments<'_>, replies: &mut Replies) {
     let Some(name) = arguments.get(0) else { return };
-    match table::find(name) {
+    let command = table::find(name);
+    if !command.is_some_and(|command| command.waits) {
+        session.settle(replies);
+    }
+    match command {
+        Some(command)
+            if command.takes(arguments.len()) && !session.is_admitted && !command.is_for_strangers() =>
+        {
+            session.gate.metrics().observe_unauthorized(Protocol::Resp);
+            replies.error(NOT_ADMITTED); // Nothing waits: a stranger's calls are not taken.
+        }
         Some(command) if command.takes(arguments.len()) => (command.run)(session, arguments, replies),
         Some(command) => {
             if command.is_limiting() {
                 session.count_bad_call();
             }
+            session.settle(replies);
             wrong_number(command.name, replies);
         }
         None if is_http(name) => {
@@ -109,6 +141,16 @@ fn unknown_subcommand(command: &str, subcommand: &[u8], replies: &mut Replies) {
 /// A number as it is written in an argument.
 fn number<N: std::str::FromStr>(argument: &[u8]) -> Option<N> {
     std::str::from_utf8(argument).ok()?.parse().ok()
+}
+
+/// A number of units or seconds. There are several in every call, so the usual ones are read without looking at text.
+fn units(argument: &[u8]) -> Option<u64> {
+    /// So many digits always fit.
+    const DIGITS_SURE: usize = 19;
+    if argument.is_empty() || argument.len() > DIGITS_SURE || !argument.iter().all(u8::is_ascii_digit) {
+        return number(argument);
+    }
+    Some(argument.iter().fold(0, |number, digit| 10 * number + u64::from(digit - b'0')))
 }
 
 /// A number as an answer has it. Larger ones than fit are cut.

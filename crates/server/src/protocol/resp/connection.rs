@@ -8,15 +8,18 @@
 mod tests;
 
 use std::io;
+use std::pin::Pin;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::time::Sleep;
 
 use super::command::{self, Session};
 use super::frame::Parser;
 use super::reply::Replies;
 use crate::drain::Drain;
 use crate::gate::Gate;
+use crate::room::Room;
 
 /// Room for so much is made before every reading.
 const READ_BYTES: usize = 16 << 10;
@@ -27,17 +30,23 @@ const KEPT_BYTES_MAX: usize = 64 << 10;
 /// So much of what a client sends after its last answer is taken from it: closing on unread bytes would destroy answers that are on
 /// their way to the client.
 const LINGER_BYTES_MAX: usize = 16 << 20;
+/// So long a client may take to send the rest of a command that it has begun, and up to twice as long if it was just looked at.
+const COMMAND_TIME_MAX: Duration = Duration::from_secs(10);
+/// A client that has not said anything for so many times [`COMMAND_TIME_MAX`] is taken to be gone: ten minutes.
+const IDLE_LOOKS_MAX: u32 = 60;
+/// So long a client may take to take the answers that were written.
+const ANSWERS_TIME_MAX: Duration = Duration::from_secs(30);
 /// So long a server that stops waits for a client to close: what was sent before it could know has arrived by then.
 const LINGER_TIME_MAX: Duration = Duration::from_secs(1);
 /// So much longer does one that does not stop.
 const LINGER_IDLE_MAX: Duration = Duration::from_secs(10);
 
 /// Serves one connection until it closes, breaks the protocol, or the server stops.
-pub(super) async fn run<S>(mut stream: S, gate: &Gate, mut drain: Drain)
+pub(super) async fn run<S>(mut stream: S, gate: &Gate, room: &Room, mut drain: Drain)
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let mut connection = Connection::new(gate);
+    let mut connection = Connection::new(gate, room);
     if let Err(error) = connection.serve(&mut stream, &mut drain).await {
         tracing::debug!(%error, "a RESP connection broke off");
     }
@@ -56,21 +65,52 @@ enum Batch {
     Broken,
 }
 
+/// Looks at a connection every now and then. A timer for every reading would cost more than the reading.
+struct Watchman<'g> {
+    room: &'g Room,
+    next_look: Pin<Box<Sleep>>,
+    /// Looks since the last command was complete.
+    looks: u32,
+}
+
+impl Watchman<'_> {
+    fn new(room: &Room) -> Watchman<'_> {
+        Watchman { room, next_look: Box::pin(tokio::time::sleep(COMMAND_TIME_MAX)), looks: 0 }
+    }
+
+    /// Comes back when a client has been waited for long enough, which is less if it is in the middle of a command, or if others want
+    /// its place.
+    async fn waited_enough(&mut self, is_begun: bool) {
+        loop {
+            self.next_look.as_mut().await;
+            let next_look = self.next_look.deadline() + COMMAND_TIME_MAX;
+            self.next_look.as_mut().reset(next_look);
+            self.looks += 1;
+            let looks_max = if is_begun || self.room.is_crowded() { 1 } else { IDLE_LOOKS_MAX };
+            if self.looks > looks_max {
+                return;
+            }
+        }
+    }
+}
+
 struct Connection<'g> {
     /// What was read and not yet answered.
     input: Vec<u8>,
     parser: Parser,
     session: Session<'g>,
     replies: Replies,
+    watchman: Watchman<'g>,
 }
 
 impl<'g> Connection<'g> {
-    fn new(gate: &'g Gate) -> Connection<'g> {
+    fn new(gate: &'g Gate, room: &'g Room) -> Connection<'g> {
         Connection {
             input: Vec::new(),
             parser: Parser::default(),
             session: Session::new(gate),
             replies: Replies::default(),
+            watchman: Watchman::new(room),
         }
     }
 
@@ -81,8 +121,14 @@ impl<'g> Connection<'g> {
         let mut is_last = false;
         loop {
             let batch = self.answer();
-            stream.write_all(self.replies.as_bytes()).await?;
-            self.replies.clear(KEPT_BYTES_MAX);
+            if !self.replies.as_bytes().is_empty() {
+                let written = async {
+                    stream.write_all(self.replies.as_bytes()).await?;
+                    stream.flush().await // TLS may hold some of it back.
+                };
+                tokio::time::timeout(ANSWERS_TIME_MAX, written).await??;
+                self.replies.clear(KEPT_BYTES_MAX);
+            }
             match batch {
                 Batch::Full => continue,
                 Batch::Answered if !is_last => {}
@@ -104,6 +150,7 @@ impl<'g> Connection<'g> {
                 break Batch::Full;
             }
             let rest = &self.input[done..];
+            self.parser.expect(!self.session.is_admitted());
             match self.parser.parse(rest) {
                 Ok(Some(length)) => {
                     command::run(&mut self.session, self.parser.arguments(rest), &mut self.replies);
@@ -112,6 +159,7 @@ impl<'g> Connection<'g> {
                 Ok(None) => break Batch::Answered,
                 Err(error) => {
                     tracing::debug!(%error, "a client does not speak RESP");
+                    self.session.settle(&mut self.replies);
                     self.replies.error(format_args!("ERR {error}"));
                     break Batch::Broken;
                 }
@@ -120,7 +168,11 @@ impl<'g> Connection<'g> {
                 break Batch::Closed;
             }
         };
-        self.input.drain(..done);
+        self.session.settle(&mut self.replies);
+        if done > 0 {
+            self.input.drain(..done);
+            self.watchman.looks = 0;
+        }
         batch
     }
 
@@ -133,9 +185,14 @@ impl<'g> Connection<'g> {
             self.input.shrink_to(KEPT_BYTES_MAX);
         }
         self.input.reserve(READ_BYTES);
+        let is_begun = !self.input.is_empty();
         tokio::select! {
             biased; // What is there already is taken even if the server stops.
             read = stream.read_buf(&mut self.input) => read.map(|bytes| bytes > 0),
+            () = self.watchman.waited_enough(is_begun) => {
+                tracing::debug!(is_begun, "a client was waited for long enough");
+                Ok(false)
+            }
             () = drain.begun() => Ok(false),
         }
     }

@@ -18,6 +18,10 @@ pub(super) const COMMAND_BYTES_MAX: usize = 1 << 20;
 pub(super) const ARGUMENTS_MAX: usize = 1024;
 /// The longest line that is a command.
 pub(super) const LINE_BYTES_MAX: usize = 64 << 10;
+/// The same three for clients that have yet to authenticate: as in Redis, and enough to do so.
+pub(super) const STRANGER_ARGUMENT_BYTES_MAX: usize = 16 << 10;
+pub(super) const STRANGER_ARGUMENTS_MAX: usize = 10;
+pub(super) const STRANGER_LINE_BYTES_MAX: usize = 16 << 10;
 /// The longest header, with its mark and its end: room for any 64-bit number.
 pub(super) const HEADER_BYTES_MAX: usize = 32;
 
@@ -36,6 +40,10 @@ pub(super) enum ProtocolError {
     BulkHeader,
     #[error("Protocol error: invalid bulk length")]
     BulkLength,
+    #[error("Protocol error: unauthenticated multibulk length")]
+    StrangerArrayLength,
+    #[error("Protocol error: unauthenticated bulk length")]
+    StrangerBulkLength,
     #[error("Protocol error: too big inline request")]
     LineLength,
     #[error("Protocol error: unbalanced quotes in request")]
@@ -76,6 +84,8 @@ pub(super) struct Parser {
     /// Everything of the command before this was looked at.
     at: usize,
     awaited: Awaited,
+    /// Whether the client has yet to authenticate, and so has less room.
+    is_stranger: bool,
 }
 
 /// What comes next.
@@ -94,9 +104,20 @@ enum Awaited {
 }
 
 impl Parser {
+    /// Gives less room from the next command on, or all of it.
+    pub(super) fn expect(&mut self, is_stranger: bool) {
+        self.is_stranger = is_stranger;
+    }
+
     /// Goes on with the command at the start of `input`, of which earlier calls may have seen a shorter piece. Once it is complete,
     /// says how long it was; its arguments can be had until the next call, which is about the command after it.
     pub(super) fn parse(&mut self, input: &[u8]) -> Result<Option<usize>, ProtocolError> {
+        if !self.is_stranger
+            && matches!(self.awaited, Awaited::Command)
+            && let Some(length) = self.whole(input)
+        {
+            return Ok(Some(length));
+        }
         loop {
             let complete = match self.awaited {
                 Awaited::Command => self.start(input)?,
@@ -121,6 +142,25 @@ impl Parser {
         Arguments { bytes: if self.is_line { &self.unquoted } else { input }, ranges: &self.ranges }
     }
 
+    /// Finds a command that is there as a whole and has nothing unusual about it: an array of less than a hundred strings, each shorter
+    /// than a hundred bytes. That is nearly every command, and takes half the time of the steps below, which are left all others.
+    fn whole(&mut self, input: &[u8]) -> Option<usize> {
+        let (count, mut at) = short_header(input, 0, b'*').filter(|&(count, _)| count > 0)?;
+        self.ranges.clear();
+        for _ in 0..count {
+            let (length, start) = short_header(input, at, b'$')?;
+            let end = start + length;
+            if input.get(end..end + LINE_END.len())? != LINE_END {
+                return None;
+            }
+            self.ranges.push(start..end);
+            at = end + LINE_END.len();
+        }
+        self.is_line = false;
+        self.at = at;
+        Some(at)
+    }
+
     // Each step says whether the command is complete, or nothing if it needs more bytes.
 
     fn start(&mut self, input: &[u8]) -> Result<Option<bool>, ProtocolError> {
@@ -138,6 +178,9 @@ impl Parser {
         let left = usize::try_from(count.max(0)).map_err(|_| ProtocolError::ArrayLength)?;
         if left > ARGUMENTS_MAX {
             return Err(ProtocolError::ArrayLength);
+        }
+        if self.is_stranger && left > STRANGER_ARGUMENTS_MAX {
+            return Err(ProtocolError::StrangerArrayLength);
         }
         self.at = 1 + digits.len() + LINE_END.len();
         self.awaited = Awaited::BulkHeader { left };
@@ -158,6 +201,9 @@ impl Parser {
             length <= COMMAND_BYTES_MAX && at + length + LINE_END.len() <= COMMAND_BYTES_MAX
         };
         let length = length.filter(fits).ok_or(ProtocolError::BulkLength)?;
+        if self.is_stranger && length > STRANGER_ARGUMENT_BYTES_MAX {
+            return Err(ProtocolError::StrangerBulkLength);
+        }
         self.at = at;
         self.awaited = Awaited::BulkBody { left, length };
         Ok(Some(false))
@@ -179,7 +225,7 @@ impl Parser {
         let unseen = input.get(self.at..).unwrap_or_default();
         let found = unseen.iter().position(|&byte| byte == b'\n');
         let end = self.at + found.unwrap_or(unseen.len());
-        if end > LINE_BYTES_MAX {
+        if end > if self.is_stranger { STRANGER_LINE_BYTES_MAX } else { LINE_BYTES_MAX } {
             return Err(ProtocolError::LineLength);
         }
         self.at = end;
@@ -191,6 +237,21 @@ impl Parser {
         inline::split(line, &mut self.unquoted, &mut self.ranges)?;
         self.at = end + 1;
         Ok(Some(true))
+    }
+}
+
+/// A header whose number has one digit or two: the number, and where the header ends.
+#[inline]
+fn short_header(input: &[u8], at: usize, mark: u8) -> Option<(usize, usize)> {
+    let digit = |byte: u8| usize::from(byte.wrapping_sub(b'0'));
+    match *input.get(at..at + 5)?.first_chunk::<5>()? {
+        [first, one, b'\r', b'\n', _] if first == mark && digit(one) <= 9 => Some((digit(one), at + 4)),
+        [first, ten, one, b'\r', b'\n']
+            if first == mark && (1..=9).contains(&digit(ten)) && digit(one) <= 9 =>
+        {
+            Some((10 * digit(ten) + digit(one), at + 5))
+        }
+        _ => None,
     }
 }
 

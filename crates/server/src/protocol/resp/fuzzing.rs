@@ -9,6 +9,7 @@ use super::connection;
 use super::frame::{Parser, ProtocolError};
 use crate::drain::Stopper;
 use crate::fuzzing::{block_on, with_gate};
+use crate::room::Room;
 use answers::{Answer, read_all};
 use pieces::{Lengths, Pieces};
 
@@ -69,6 +70,6 @@ impl Heard {
 /// What a client is answered that sends this and nothing more.
 fn talk(stream: &[u8], lengths: Lengths) -> Vec<Answer> {
     let (stopper, mut pieces) = (Stopper::new(), Pieces::new(stream, lengths));
-    with_gate(|gate| block_on(connection::run(&mut pieces, gate, stopper.drain())));
+    with_gate(|gate| block_on(connection::run(&mut pieces, gate, &Room::new(1), stopper.drain())));
     read_all(pieces.written())
 }

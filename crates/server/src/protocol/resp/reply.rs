@@ -139,7 +139,12 @@ impl Replies {
     }
 
     fn number(&mut self, mark: u8, number: impl itoa::Integer) {
-        self.line(mark, itoa::Buffer::new().format(number).as_bytes());
+        match *itoa::Buffer::new().format(number).as_bytes() {
+            // Most numbers are short. Of a length that is known beforehand, they are put there in one piece.
+            [one] => self.bytes.extend_from_slice(&[mark, one, b'\r', b'\n']),
+            [ten, one] => self.bytes.extend_from_slice(&[mark, ten, one, b'\r', b'\n']),
+            ref digits => self.line(mark, digits),
+        }
     }
 
     fn line(&mut self, mark: u8, text: &[u8]) {

@@ -1,6 +1,7 @@
 //! A gate with a few policies, and a client that talks to it without a network.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -12,6 +13,7 @@ use tollgate::policy::{
 use super::connection;
 use crate::drain::Stopper;
 use crate::gate::{Gate, GateSettings};
+use crate::room::Room;
 
 /// How much the pipe between client and server holds.
 const PIPE_BYTES: usize = 4 << 10;
@@ -78,6 +80,12 @@ fn allowance(limit: Option<Limit>) -> Allowance {
     }
 }
 
+/// A room that is never crowded.
+pub(super) fn room() -> &'static Room {
+    static ROOM: LazyLock<Room> = LazyLock::new(|| Room::new(8));
+    &ROOM
+}
+
 /// Everything that a client gets that sends this and nothing more.
 pub(super) async fn talk(gate: &Gate, sent: &[u8]) -> Vec<u8> {
     let (client, server) = tokio::io::duplex(PIPE_BYTES);
@@ -93,6 +101,6 @@ pub(super) async fn talk(gate: &Gate, sent: &[u8]) -> Vec<u8> {
             async { answers.read_to_end(&mut received).await.unwrap() },
         );
     };
-    tokio::join!(client, connection::run(server, gate, stopper.drain()));
+    tokio::join!(client, connection::run(server, gate, room(), stopper.drain()));
     received
 }

@@ -31,8 +31,12 @@ pub(super) fn with_request<R>(
         rest = after;
     }
     let subject = Subject::Descriptors { domain: &message.domain, descriptors: &descriptors };
-    // Zero and absent look the same on the wire, and mean one.
-    Ok(ask(&Request { subject, cost: u64::from(message.hits_addend.max(1)), peek: false }))
+    Ok(ask(&Request { subject, cost: cost(message.hits_addend), peek: false }))
+}
+
+/// What a message costs. Zero and absent look the same on the wire, and mean one.
+pub(super) fn cost(hits_addend: u32) -> u64 {
+    u64::from(hits_addend.max(1))
 }
 
 /// A value as text. Whatever is not text in it is replaced: such a value is counted, as any other is.
@@ -65,7 +69,7 @@ fn own_limit(sent: RateLimitOverride) -> OwnLimit {
     OwnLimit { requests_per_unit: u64::from(sent.requests_per_unit), unit: unit(sent.unit) }
 }
 
-fn unit(sent: i32) -> Option<Unit> {
+pub(super) fn unit(sent: i32) -> Option<Unit> {
     match RateLimitUnit::try_from(sent).ok()? {
         RateLimitUnit::Unknown => None,
         RateLimitUnit::Second => Some(Unit::Second),

@@ -16,14 +16,18 @@ const RESET_SECONDS_MIN: u64 = 1;
 
 /// The message of a verdict, without a body for a client that is turned away.
 pub(super) fn response(verdict: &Verdict, settings: &GateSettings) -> RateLimitResponse {
-    let wanted = Wanted { x_ratelimit: settings.rls_x_ratelimit_headers, older: settings.rls_older_headers };
-    let fields = headers::fields(verdict, wanted);
+    let fields = headers::fields(verdict, wanted(settings));
     RateLimitResponse {
         overall_code: code(!verdict.allowed()),
         statuses: verdict.statuses().iter().map(|status| descriptor_status(verdict, status)).collect(),
         response_headers_to_add: fields.into_iter().map(|(name, value)| header(name, value)).collect(),
         ..RateLimitResponse::default()
     }
+}
+
+/// Which header fields Envoy is given.
+pub(super) fn wanted(settings: &GateSettings) -> Wanted {
+    Wanted { x_ratelimit: settings.rls_x_ratelimit_headers, older: settings.rls_older_headers }
 }
 
 /// Adds what a client reads that is turned away. Envoy would call it text/plain, but gives way to a type that it is told.
@@ -34,15 +38,19 @@ pub(super) fn tell_denied(response: &mut RateLimitResponse, verdict: &Verdict) {
 
 /// Whether a descriptor's status says that it is over. A quota rule says so even where another one has let the request pass.
 pub(super) fn is_over(verdict: &Verdict, status: &Status) -> bool {
-    let is_told = |ruling: &Ruling| !matches!(ruling.force, Force::Shadow | Force::Refund);
-    verdict.tightest_of(status).is_some_and(|ruling| ruling.is_over() && is_told(ruling))
+    verdict.tightest_of(status).is_some_and(is_told_over)
+}
+
+/// Whether a ruling, if it is the tightest on its descriptor, makes the status say that it is over.
+pub(super) fn is_told_over(ruling: &Ruling) -> bool {
+    ruling.is_over() && !matches!(ruling.force, Force::Shadow | Force::Refund)
 }
 
 fn header(name: &str, value: String) -> HeaderValue {
     HeaderValue { key: name.to_owned(), value, raw_value: Vec::new() }
 }
 
-fn code(over: bool) -> i32 {
+pub(super) fn code(over: bool) -> i32 {
     (if over { Code::OverLimit } else { Code::Ok }).into()
 }
 
@@ -52,7 +60,7 @@ fn descriptor_status(verdict: &Verdict, status: &Status) -> DescriptorStatus {
         (Status::Unlimited, _) => DescriptorStatus { limit_remaining: u32::MAX, ..free },
         (_, None) => free,
         (_, Some(ruling)) => DescriptorStatus {
-            code: code(is_over(verdict, status)),
+            code: code(is_told_over(ruling)),
             current_limit: Some(current_limit(verdict, ruling)),
             limit_remaining: if ruling.is_over() { 0 } else { clamped(ruling.decision.remaining) },
             duration_until_reset: until_reset(ruling, verdict.now()),
@@ -68,11 +76,11 @@ fn current_limit(verdict: &Verdict, ruling: &Ruling) -> RateLimit {
     }
 }
 
-fn clamped(units: u64) -> u32 {
+pub(super) fn clamped(units: u64) -> u32 {
     u32::try_from(units).unwrap_or(u32::MAX)
 }
 
-fn unit(ruling: &Ruling) -> Unit {
+pub(super) fn unit(ruling: &Ruling) -> Unit {
     use tollgate::policy::Unit as Written;
     match ruling.period.unit() {
         None => Unit::Unknown,
@@ -88,7 +96,7 @@ fn unit(ruling: &Ruling) -> Unit {
 
 /// In whole seconds, rounded up: whoever comes back then is not too early. Where nobody can know, as with a limit on how many
 /// may be at it at once, nothing is said.
-fn until_reset(ruling: &Ruling, now: Time) -> Option<prost_types::Duration> {
+pub(super) fn until_reset(ruling: &Ruling, now: Time) -> Option<prost_types::Duration> {
     let reset_after = match ruling.decision.reset_after? {
         // A limit of zero has no counter that could be reset. It is told as if it had a window, as envoyproxy/ratelimit does.
         Span::ZERO if ruling.units == 0 => {

@@ -3,7 +3,10 @@
 
 mod answers;
 mod grpc;
+mod manners;
 mod requests;
+mod rough;
+mod served;
 mod told;
 
 use std::sync::Arc;

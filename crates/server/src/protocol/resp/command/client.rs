@@ -1,11 +1,14 @@
-//! What clients say about themselves and their connection. There are no users and no databases, so that most of it is only confirmed,
-//! in Redis's own words.
+//! What clients say about themselves and their connection. There are no databases, and one user whose passwords are the tokens of the
+//! listener; the rest is only confirmed, in Redis's own words.
 
 use super::super::frame::Arguments;
 use super::super::reply::{Replies, Version};
 use super::about::REDIS_VERSION;
 use super::{Session, integer, number, shown, unknown_subcommand, wrong_number};
+use crate::metrics::Protocol;
 
+/// The user that every client is.
+const USER: &[u8] = b"default";
 /// The longest name that a connection may give itself.
 const NAME_BYTES_MAX: usize = 256;
 
@@ -14,6 +17,9 @@ const NAME_TOO_LONG: &str = "ERR Client names cannot be longer than 256 bytes.";
 const NO_PASSWORD: &str = "ERR AUTH <password> called without any password configured for the default user. \
                            Are you sure your configuration is correct?";
 const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user is disabled.";
+const NOT_ADMITTED: &str = "NOAUTH HELLO must be called with the client already authenticated, otherwise the \
+                            HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and \
+                            select the RESP protocol version at the same time";
 const SYNTAX: &str = "ERR syntax error";
 
 pub(super) fn ping(_: &mut Session<'_>, arguments: Arguments<'_>, replies: &mut Replies) {
@@ -45,18 +51,28 @@ pub(super) fn select(_: &mut Session<'_>, arguments: Arguments<'_>, replies: &mu
     }
 }
 
-pub(super) fn auth(_: &mut Session<'_>, arguments: Arguments<'_>, replies: &mut Replies) {
-    match (arguments.get(1), arguments.len()) {
-        (_, 2) => replies.error(NO_PASSWORD),
-        (Some(user), 3) if is_user(user) => replies.ok(),
-        (_, 3) => replies.error(WRONG_PASSWORD),
-        _ => replies.error(SYNTAX),
+pub(super) fn auth(session: &mut Session<'_>, arguments: Arguments<'_>, replies: &mut Replies) {
+    let has_tokens = session.gate.access().wants_token(Protocol::Resp);
+    let (user, token) = match (arguments.get(1), arguments.get(2), arguments.len()) {
+        (Some(_), None, _) if !has_tokens => return replies.error(NO_PASSWORD),
+        (Some(token), None, _) => (USER, token),
+        (Some(user), Some(token), 3) => (user, token),
+        _ => return replies.error(SYNTAX),
+    };
+    match authenticate(session, user, token) {
+        Ok(()) => replies.ok(),
+        Err(problem) => replies.error(problem),
     }
 }
 
-/// The user that every client is. It has no password, so that any will do.
-fn is_user(name: &[u8]) -> bool {
-    name == b"default"
+/// Lets a client in. One that is in already, and shows something wrong, stays.
+fn authenticate(session: &mut Session<'_>, user: &[u8], token: &[u8]) -> Result<(), &'static str> {
+    // Where no token is wanted, any will do.
+    if user != USER || !session.gate.admits_token(Protocol::Resp, Some(token)) {
+        return Err(WRONG_PASSWORD);
+    }
+    session.is_admitted = true;
+    Ok(())
 }
 
 pub(super) fn hello(session: &mut Session<'_>, arguments: Arguments<'_>, replies: &mut Replies) {
@@ -67,22 +83,27 @@ pub(super) fn hello(session: &mut Session<'_>, arguments: Arguments<'_>, replies
         Some(Some(_)) => return replies.error("NOPROTO unsupported protocol version"),
         Some(None) => return replies.error("ERR Protocol version is not an integer or out of range"),
     };
-    let mut name = None;
+    let (mut name, mut credentials) = (None, None);
     let mut options = arguments.from(2);
     while let Some(option) = options.next() {
-        let is_auth = option.eq_ignore_ascii_case(b"auth");
-        match (options.next(), option) {
-            (Some(user), _) if is_auth && options.next().is_some() => {
-                if !is_user(user) {
-                    return replies.error(WRONG_PASSWORD);
-                }
-            }
-            (Some(value), option) if option.eq_ignore_ascii_case(b"setname") => name = Some(value),
+        let value = options.next();
+        let token = value.filter(|_| option.eq_ignore_ascii_case(b"auth")).and_then(|_| options.next());
+        match (value, token) {
+            (Some(user), Some(token)) => credentials = Some((user, token)),
+            (Some(value), None) if option.eq_ignore_ascii_case(b"setname") => name = Some(value),
             _ => {
                 let option = shown(option, NAME_BYTES_MAX);
                 return replies.error(format_args!("ERR Syntax error in HELLO option '{option}'"));
             }
         }
+    }
+    if let Some((user, token)) = credentials
+        && let Err(problem) = authenticate(session, user, token)
+    {
+        return replies.error(problem);
+    }
+    if !session.is_admitted {
+        return replies.error(NOT_ADMITTED);
     }
     if let Some(Err(problem)) = name.map(|name| set_name(session, name)) {
         return replies.error(problem);

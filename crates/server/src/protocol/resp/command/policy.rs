@@ -12,7 +12,7 @@ use tollgate::{Lease, NotALease, Request, RequestError, Subject, Verdict};
 
 use super::super::frame::Arguments;
 use super::super::reply::Replies;
-use super::{Session, integer, number};
+use super::{Session, integer, units};
 use crate::headers::Advice;
 use crate::metrics::Protocol;
 
@@ -36,8 +36,18 @@ enum BadCall {
 }
 
 pub(super) fn check(session: &mut Session<'_>, arguments: Arguments<'_>, replies: &mut Replies) {
-    let verdict = request(arguments).and_then(|request| decide(session, &request));
-    answer_or_error(session, verdict, replies, |verdict, replies| put(&verdict, ANSWER_LENGTH, replies));
+    match request(arguments) {
+        Ok(request) => session.wait_check(&request, replies),
+        Err(error) => {
+            session.settle(replies);
+            answer_or_error(session, Err(error), replies, |(), _| {});
+        }
+    }
+}
+
+/// The answer to a call that takes.
+pub(super) fn put_answer(verdict: &Verdict, replies: &mut Replies) {
+    put(verdict, ANSWER_LENGTH, replies);
 }
 
 pub(super) fn peek(session: &mut Session<'_>, arguments: Arguments<'_>, replies: &mut Replies) {
@@ -98,7 +108,7 @@ fn request(arguments: Arguments<'_>) -> Result<Request<'_>, BadCall> {
         _ => return Err(BadCall::Syntax),
     };
     let cost = match cost_at {
-        Some(index) => arguments.get(index).and_then(number).ok_or(BadCall::Cost)?,
+        Some(index) => arguments.get(index).and_then(units).ok_or(BadCall::Cost)?,
         None => 1,
     };
     let tier = tier_at.map(|index| text(arguments, index, "tier")).transpose()?;

@@ -13,6 +13,8 @@ pub(super) struct Command {
     arguments_max: usize,
     /// Where its key stands, or 0.
     pub(super) key_at: usize,
+    /// Whether its calls wait for each other, to be decided together.
+    pub(super) waits: bool,
     pub(super) flags: &'static [&'static str],
     pub(super) group: &'static str,
     pub(super) summary: &'static str,
@@ -40,6 +42,11 @@ impl Command {
         self.group == LIMITING
     }
 
+    /// Whether it may be called before a token is shown.
+    pub(super) fn is_for_strangers(&self) -> bool {
+        self.flags == STRANGERS
+    }
+
     /// The number of arguments as Redis tells it: negative if there may be more.
     pub(super) fn arity(&self) -> i64 {
         let least = super::integer(self.arguments_min);
@@ -48,6 +55,14 @@ impl Command {
 
     const fn key_at(self, key_at: usize) -> Command {
         Command { key_at, ..self }
+    }
+
+    const fn waits(self) -> Command {
+        Command { waits: true, ..self }
+    }
+
+    const fn for_strangers(self) -> Command {
+        Command { flags: STRANGERS, ..self }
     }
 
     const fn takes_from(self, arguments_min: usize, arguments_max: usize) -> Command {
@@ -70,6 +85,9 @@ type Run = fn(&mut Session<'_>, Arguments<'_>, &mut Replies);
 /// The group of commands that decide, as those of a module of Redis.
 const LIMITING: &str = "module";
 
+/// The flags of commands that may be called before a token is shown.
+const STRANGERS: &[&str] = &["loading", "stale", "fast", "no_auth"];
+
 /// A command that decides. Every word of it is needed.
 const fn limiting(name: &'static str, summary: &'static str, run: Run) -> Command {
     Command {
@@ -77,6 +95,7 @@ const fn limiting(name: &'static str, summary: &'static str, run: Run) -> Comman
         arguments_min: 1,
         arguments_max: 1,
         key_at: 0,
+        waits: false,
         flags: &["write", "fast"],
         group: LIMITING,
         summary,
@@ -114,6 +133,7 @@ const POLICY: &[Parameter] = &[
 /// All commands, those first that are asked most.
 pub(super) static ALL: [Command; 16] = [
     limiting("cl.throttle", "Takes units from the bucket of a key, as redis-cell does", throttle::throttle)
+        .waits()
         .takes_from(5, 6)
         .key_at(1)
         .shows(&[
@@ -124,6 +144,7 @@ pub(super) static ALL: [Command; 16] = [
             optional("quantity", "integer"),
         ]),
     limiting("tg.check", "Takes units of a key under a named policy", policy::check)
+        .waits()
         .takes_from(3, 6)
         .key_at(2)
         .shows(POLICY),
@@ -145,9 +166,11 @@ pub(super) static ALL: [Command; 16] = [
         .takes_from(2, 2)
         .shows(&[needed("message", "string")]),
     plain("hello", "connection", "Chooses the version of the protocol", client::hello)
+        .for_strangers()
         .takes_from(1, ANY)
         .shows(&[optional("protover", "integer")]),
-    plain("auth", "connection", "Names the user", client::auth)
+    plain("auth", "connection", "Shows a token", client::auth)
+        .for_strangers()
         .takes_from(2, ANY)
         .shows(&[optional("username", "string"), needed("password", "string")]),
     plain("client", "connection", "Says something about this connection", client::client)
@@ -156,8 +179,8 @@ pub(super) static ALL: [Command; 16] = [
     plain("select", "connection", "Chooses database 0, the only one", client::select)
         .takes_from(2, 2)
         .shows(&[needed("index", "integer")]),
-    plain("quit", "connection", "Closes this connection", client::quit).takes_from(1, ANY),
-    plain("reset", "connection", "Makes this connection as good as new", client::reset),
+    plain("quit", "connection", "Closes this connection", client::quit).for_strangers().takes_from(1, ANY),
+    plain("reset", "connection", "Makes this connection as good as new", client::reset).for_strangers(),
     plain("info", "server", "Numbers about this server", about::info)
         .takes_from(1, ANY)
         .shows(&[optional("section", "string")]),

@@ -3,6 +3,7 @@
 
 mod clients;
 mod counted;
+mod tokens;
 
 use super::super::testing::{PERIOD, gate, talk};
 use super::*;
@@ -33,6 +34,61 @@ async fn check_on(gate: &Gate, lines: &[&str], expected: &[&str]) {
         })
         .collect();
     assert_eq!(received, expected.concat(), "{lines:?}");
+}
+
+/// Calls that follow each other are decided together. Whatever comes between them, answers come in the order of the calls.
+#[tokio::test]
+async fn calls_of_several_kinds_are_answered_in_their_order() {
+    let throttle = "CL.THROTTLE k 1 1 4020000";
+    let (first, second) = ("*5|:0|:2|:1|:-1|:4020000|", "*5|:0|:2|:0|:-1|:8040000|");
+    let limited = "*5|:1|:2|:0|:4020000|:8040000|";
+    check(
+        &[
+            throttle,
+            "TG.CHECK none k",
+            "TG.CHECK open k",
+            throttle,
+            throttle,
+            "PING",
+            "CL.THROTTLE other 1 1 4020000",
+            "CL.THROTTLE k x 1 1",
+            throttle,
+            "CL.THROTTLE k",
+            "TG.CHECK open k x",
+            "TG.CHECK open k",
+            "NONE",
+            throttle,
+        ],
+        &[
+            first,
+            "-ERR unknown policy \\\"none\\\"; it could be jobs, open, queue, small, tiered|",
+            "*5|:1|:-1|:-1|:0|:0|",
+            second,
+            limited,
+            "+PONG|",
+            first,
+            "-ERR max_burst must be a whole number from 0 to 9223372036854775807|",
+            limited,
+            "-ERR wrong number of arguments for \\'cl.throttle\\' command|",
+            "-ERR cost must be a whole number from 0 to 18446744073709551615|",
+            "*5|:1|:-1|:-1|:0|:0|",
+            "-ERR unknown command \\'NONE\\', with args beginning with: |",
+            limited,
+        ],
+    )
+    .await;
+}
+
+/// More calls than wait at the same time, with names and keys longer than are kept.
+#[tokio::test]
+async fn long_pipelines_are_decided_in_pieces() {
+    let long = "k".repeat(10_000);
+    let lines: Vec<String> = (0..100).map(|_| format!("TG.CHECK small {long}")).collect();
+    let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+    let received = talk(&gate(), (lines.join("\r\n") + "\r\n").as_bytes()).await;
+    let received = String::from_utf8(received).unwrap();
+    assert_eq!(received.matches("*5\r\n:1\r\n").count(), 3, "{received}");
+    assert_eq!(received.matches("*5\r\n:0\r\n").count(), 97);
 }
 
 #[tokio::test]

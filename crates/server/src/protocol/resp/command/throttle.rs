@@ -14,7 +14,7 @@ use tollgate::core::{Decision, Limit, LimitError, Rate, Span, Tick, TokenBucket}
 
 use super::super::frame::Arguments;
 use super::super::reply::Replies;
-use super::{Session, integer, number};
+use super::{Session, integer, units};
 
 /// The longest period, and the longest time that a bucket may take to fill: 146 years.
 const SECONDS_MAX: u64 = Span::MAX.ticks() / 1_000_000_000;
@@ -38,23 +38,41 @@ enum BadCall {
 #[derive(Clone, Debug, PartialEq)]
 struct Call<'a> {
     key: &'a [u8],
-    limit: Limit,
+    /// `max_burst`, `count` and `period`.
+    numbers: (u64, u64, u64),
     quantity: u64,
 }
 
 pub(super) fn throttle(session: &mut Session<'_>, arguments: Arguments<'_>, replies: &mut Replies) {
-    match Call::read(arguments) {
-        Ok(call) => {
-            let decision = session.gate.throttle(call.key, &call.limit, call.quantity);
-            let answer = answer(&decision);
-            replies.array(answer.len());
-            for number in answer {
-                replies.integer(number);
-            }
-        }
+    let call = Call::read(arguments).and_then(|call| Ok((limit_of(session, call.numbers)?, call)));
+    match call {
+        Ok((limit, call)) => session.wait_throttle(call.key, &limit, call.quantity, replies),
         Err(error) => {
             session.count_bad_call();
+            session.settle(replies);
             replies.error(format_args!("ERR {error}"));
+        }
+    }
+}
+
+/// The answer to a call.
+pub(super) fn put(decision: &Decision, replies: &mut Replies) {
+    let answer = answer(decision);
+    replies.array(answer.len());
+    for number in answer {
+        replies.integer(number);
+    }
+}
+
+/// The limit that these numbers make.
+fn limit_of(session: &mut Session<'_>, numbers: (u64, u64, u64)) -> Result<Limit, BadCall> {
+    match &session.last_limit {
+        Some((last, limit)) if *last == numbers => Ok(limit.clone()),
+        _ => {
+            let (max_burst, count, period) = numbers;
+            let limit = limit(max_burst, count, period)?;
+            session.last_limit = Some((numbers, limit.clone()));
+            Ok(limit)
         }
     }
 }
@@ -67,8 +85,7 @@ impl<'a> Call<'a> {
         let period = within(arguments, 4, "period", 1, SECONDS_MAX)?;
         let quantity =
             if arguments.len() > 5 { within(arguments, 5, "quantity", 0, INTEGER_MAX)? } else { 1 };
-        let key = arguments.get(1).unwrap_or_default();
-        Ok(Call { key, limit: limit(max_burst, count, period)?, quantity })
+        Ok(Call { key: arguments.get(1).unwrap_or_default(), numbers: (max_burst, count, period), quantity })
     }
 }
 
@@ -81,7 +98,7 @@ fn within(
 ) -> Result<u64, BadCall> {
     arguments
         .get(index)
-        .and_then(number)
+        .and_then(units)
         .filter(|number| (least..=most).contains(number))
         .ok_or(BadCall::Number { argument, least, most })
 }

@@ -4,7 +4,7 @@
 use tokio::io::{DuplexStream, duplex};
 use tokio::net::{TcpListener, TcpStream};
 
-use super::super::testing::{gate, talk};
+use super::super::testing::{gate, room, talk};
 use super::*;
 use crate::drain::Stopper;
 
@@ -65,7 +65,7 @@ async fn a_client_sees_the_error_even_if_it_sends_megabytes_more() {
 async fn with_client<F: Future<Output = ()>>(test: impl FnOnce(DuplexStream, Stopper) -> F) {
     let (client, server) = duplex(1 << 10);
     let (gate, stopper) = (gate(), Stopper::new());
-    let serving = run(server, &gate, stopper.drain());
+    let serving = run(server, &gate, room(), stopper.drain());
     tokio::join!(test(client, stopper), serving);
 }
 
@@ -121,10 +121,10 @@ async fn a_client_that_goes_away_is_no_problem() {
     .await;
 }
 
-#[test]
-fn answers_wait_to_be_written_before_more_are_made() {
+#[tokio::test]
+async fn answers_wait_to_be_written_before_more_are_made() {
     let gate = gate();
-    let mut connection = Connection::new(&gate);
+    let mut connection = Connection::new(&gate, room());
     let (message, commands) = ("x".repeat(1_000), 1_000);
     connection.input.extend_from_slice(format!("ECHO {message}\r\n").repeat(commands).as_bytes());
     let mut written = 0;
@@ -146,7 +146,7 @@ fn answers_wait_to_be_written_before_more_are_made() {
 async fn a_client_that_does_not_read_is_not_listened_to() {
     let (mut client, server) = duplex(1 << 10);
     let (gate, stopper) = (gate(), Stopper::new());
-    let mut serving = std::pin::pin!(run(server, &gate, stopper.drain()));
+    let mut serving = std::pin::pin!(run(server, &gate, room(), stopper.drain()));
     let flood = async {
         let mut sent_bytes = 0_usize;
         while client.write_all(&b"ECHO 0123456789012345678901234567890123456789\r\n".repeat(20)).await.is_ok()
@@ -171,7 +171,7 @@ async fn a_client_that_does_not_read_is_not_listened_to() {
 async fn a_huge_command_leaves_no_huge_buffers() {
     let (client, mut server) = duplex(1 << 10);
     let (gate, stopper) = (gate(), Stopper::new());
-    let mut connection = Connection::new(&gate);
+    let mut connection = Connection::new(&gate, room());
     let message = "x".repeat(1_000_000);
     connection.input.extend_from_slice(format!("*2\r\n$4\r\nECHO\r\n$1000000\r\n{message}\r\nPI").as_bytes());
     assert_eq!(connection.answer(), Batch::Full);
@@ -204,7 +204,8 @@ async fn answers_survive_a_server_that_stops_before_it_has_read_everything() {
         answers.read_to_end(&mut received).await.unwrap();
         received
     };
-    let ((), received, ()) = tokio::join!(send, receive, run(server.unwrap().0, &gate, stopper.drain()));
+    let ((), received, ()) =
+        tokio::join!(send, receive, run(server.unwrap().0, &gate, room(), stopper.drain()));
     assert!(received.starts_with(b"+PONG\r\n"), "{} bytes", received.len());
 }
 
@@ -215,8 +216,91 @@ async fn a_client_that_stays_is_not_waited_for_when_the_server_stops() {
         let (gate, stopper) = (gate(), Stopper::new());
         client.write_all(sent.as_bytes()).await.unwrap();
         stopper.stop();
-        let ended = tokio::time::timeout(20 * LINGER_TIME_MAX, run(server, &gate, stopper.drain())).await;
+        let ended =
+            tokio::time::timeout(20 * LINGER_TIME_MAX, run(server, &gate, room(), stopper.drain())).await;
         assert!(ended.is_ok(), "{sent:?}");
     };
     tokio::join!(ends("PING\r\n"), ends("QUIT\r\n"), ends("'\r\n"));
+}
+
+/// From the bytes that were read to those that are to be written.
+#[tokio::test]
+async fn pipelines_are_answered_without_allocating() {
+    let gate = gate();
+    let mut connection = Connection::new(&gate, room());
+    let mut answer = |pipeline: &[u8]| {
+        connection.input.extend_from_slice(pipeline);
+        assert_eq!(connection.answer(), Batch::Answered);
+        connection.replies.clear(KEPT_BYTES_MAX);
+    };
+    let throttle = b"*5\r\n$11\r\nCL.THROTTLE\r\n$1\r\nk\r\n$2\r\n15\r\n$2\r\n30\r\n$2\r\n60\r\n";
+    let check = b"*3\r\n$8\r\nTG.CHECK\r\n$5\r\nsmall\r\n$1\r\nk\r\n";
+    for pipeline in [throttle.repeat(16), check.repeat(16), [&throttle[..], check].concat().repeat(40)] {
+        answer(&pipeline); // The first time, buffers grow.
+        let allocated = allocation_counter::measure(|| (0..100).for_each(|_| answer(&pipeline)));
+        assert_eq!(allocated.count_total, 0, "{}", pipeline.escape_ascii());
+    }
+}
+
+/// Longer than anybody is waited for, but far less than a test may take: time is made up.
+const LONG: Duration = Duration::from_hours(1);
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_never_completes_its_command_is_not_waited_for() {
+    with_client(async |mut client, _stopper| {
+        client.write_all(b"PING\r\n").await.unwrap();
+        receive(&mut client, "+PONG\r\n").await;
+        // A byte a second, for ever: it is not silent, but it asks nothing.
+        let mut slow = b"*1\r\n$100\r\n".iter().copied().chain(std::iter::repeat(b'x'));
+        for sent in 0.. {
+            assert!(Duration::from_secs(sent) < 3 * COMMAND_TIME_MAX, "still listened to");
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            let byte = slow.next().unwrap();
+            if tokio::time::timeout(Duration::from_millis(1), client.read(&mut [0; 1])).await.is_ok() {
+                break;
+            }
+            let _ = client.write_all(&[byte]).await; // The server may be gone by now.
+        }
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_idle_client_is_waited_for_but_not_for_ever() {
+    with_client(async |mut client, _stopper| {
+        tokio::time::sleep(COMMAND_TIME_MAX * (IDLE_LOOKS_MAX - 1)).await;
+        client.write_all(b"PING\r\n").await.unwrap();
+        receive(&mut client, "+PONG\r\n").await;
+        tokio::time::sleep(COMMAND_TIME_MAX * (IDLE_LOOKS_MAX - 1)).await;
+        client.write_all(b"PING\r\n").await.unwrap();
+        receive(&mut client, "+PONG\r\n").await;
+        tokio::time::timeout(LONG, receive_end(&mut client)).await.unwrap();
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_takes_no_answers_is_not_waited_for() {
+    let (mut client, server) = duplex(1 << 10);
+    let (gate, stopper) = (gate(), Stopper::new());
+    let flood = async {
+        let _ = client.write_all("PING\r\n".repeat(10_000).as_bytes()).await;
+        tokio::time::sleep(LONG).await;
+    };
+    tokio::select! {
+        () = run(server, &gate, room(), stopper.drain()) => {}
+        () = flood => panic!("it is still waited for"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_idle_client_gives_way_to_others() {
+    let room = Room::new(2);
+    let (mut client, server) = duplex(1 << 10);
+    let (gate, stopper) = (gate(), Stopper::new());
+    let all_places = async {
+        let _ours = (room.enter().await, room.enter().await);
+        tokio::time::timeout(3 * COMMAND_TIME_MAX, receive_end(&mut client)).await.unwrap();
+    };
+    tokio::join!(all_places, run(server, &gate, &room, stopper.drain()));
 }

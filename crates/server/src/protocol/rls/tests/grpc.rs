@@ -1,12 +1,7 @@
 //! A real client over a real socket.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
-use hyper_util::rt::{TokioExecutor, TokioIo};
-use hyper_util::server::conn::auto::Builder;
-use hyper_util::service::TowerToHyperService;
-use tokio::net::TcpListener;
 use tonic::Code;
 use tonic::codegen::tokio_stream::{self, StreamExt as _};
 use tonic::transport::{Channel, Endpoint};
@@ -15,9 +10,10 @@ use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
 use tonic_reflection::pb::{v1, v1alpha};
 
+use super::super::MESSAGE_BYTES_MAX;
 use super::super::decode::DESCRIPTORS_MAX;
 use super::super::wire::RateLimitServiceClient;
-use super::super::{MESSAGE_BYTES_MAX, router};
+use super::served::serve;
 use super::*;
 
 const RULES: &str = r"
@@ -28,26 +24,8 @@ descriptors:
 ";
 const SERVICE: &str = "envoy.service.ratelimit.v3.RateLimitService";
 
-/// Serves a gate to everybody who comes, as long as the test lasts.
-async fn serve(gate: Arc<Gate>) -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    let service = TowerToHyperService::new(router(gate));
-    tokio::spawn(async move {
-        loop {
-            let (stream, _) = listener.accept().await.unwrap();
-            let service = service.clone();
-            tokio::spawn(async move {
-                let builder = Builder::new(TokioExecutor::new()).http2_only();
-                builder.serve_connection(TokioIo::new(stream), service).await
-            });
-        }
-    });
-    address
-}
-
 async fn connect(gate: &Arc<Gate>) -> Channel {
-    let address = serve(Arc::clone(gate)).await;
+    let (address, _) = serve(gate).await;
     Endpoint::from_shared(format!("http://{address}")).unwrap().connect().await.unwrap()
 }
 

@@ -15,7 +15,11 @@ fn read(line: &str) -> Result<(Vec<u8>, Limit, u64), String> {
     let (mut parser, line) = (Parser::default(), format!("{line}\n"));
     parser.parse(line.as_bytes()).unwrap().unwrap();
     let call = Call::read(parser.arguments(line.as_bytes()));
-    call.map(|call| (call.key.to_vec(), call.limit, call.quantity)).map_err(|error| error.to_string())
+    let call = call.and_then(|call| {
+        let (max_burst, count, period) = call.numbers;
+        Ok((call.key.to_vec(), limit(max_burst, count, period)?, call.quantity))
+    });
+    call.map_err(|error| error.to_string())
 }
 
 fn ask(limit: &Limit, state: &mut State, quantity: u64, after_ns: u64) -> [i64; 5] {

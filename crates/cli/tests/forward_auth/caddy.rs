@@ -1,0 +1,14 @@
+//! `forward_auth` of Caddy, written out.
+
+use tollgate_testkit::real::Proxy;
+
+use super::{Manners, check};
+
+#[test]
+fn caddy() {
+    let manners = Manners { tells_what_is_left: true, dead: 502, frozen: Some(504) };
+    check(&manners, |example| {
+        // A busy machine needs time.
+        Proxy::caddy(example.proxy, example.file("caddy/Caddyfile", &[("_timeout 50ms", "_timeout 3s")]))
+    });
+}

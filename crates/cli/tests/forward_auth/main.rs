@@ -1,0 +1,192 @@
+//! The server behind proxies that ask before they let a request through. The examples that people copy are what is tested: each must do what
+//! its comments promise, with the rules of the repository.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod caddy;
+mod envoy;
+mod haproxy;
+mod nginx;
+mod traefik;
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::Path;
+
+use tollgate_testkit::real::{Client, Launch, Proxy, Reply, Signal, Tollgate, Upstream, until};
+
+/// What a customer may ask for in an hour.
+const OF_A_CUSTOMER: usize = 7;
+
+/// What a proxy does that differs from one to the other.
+struct Manners {
+    /// Whether it can tell clients what is left while their requests pass.
+    tells_what_is_left: bool,
+    /// The status of requests while the server is dead.
+    dead: u16,
+    /// And while it is frozen, if the proxy does not wait for too long.
+    frozen: Option<u16>,
+}
+
+/// An example, and whom it names.
+struct Example {
+    proxy: SocketAddr,
+    tollgate: SocketAddr,
+    service: SocketAddr,
+    /// For a listener of the proxy's own.
+    inner: SocketAddr,
+}
+
+impl Example {
+    /// A file of the example, with ports that are free, and these changes besides.
+    fn file(&self, name: &str, changes: &[(&str, &str)]) -> String {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples").join(name);
+        let mut text = fs::read_to_string(path).unwrap();
+        let ports =
+            [("10000", self.proxy), ("10001", self.service), ("10002", self.inner), ("8080", self.tollgate)];
+        for (port, address) in ports {
+            text = text.replace(&format!(":{port}"), &format!(":{}", address.port()));
+        }
+        for (from, to) in changes {
+            assert!(text.contains(from), "{name} has no `{from}`");
+            text = text.replace(from, to);
+        }
+        text
+    }
+}
+
+/// The rules of the repository, with a customer's limit that is soon used up.
+fn tollgate() -> Tollgate {
+    let rules = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../rules/shop.yaml");
+    let rules = fs::read_to_string(rules).unwrap();
+    let (hourly, fewer) = ("requests_per_unit: 1000\n", format!("requests_per_unit: {OF_A_CUSTOMER}\n"));
+    assert!(rules.contains(hourly), "the rules have no `{hourly}`");
+    Launch::new(env!("CARGO_BIN_EXE_tollgate")).rules("shop.yaml", &rules.replace(hourly, &fewer)).start()
+}
+
+/// Everything that an example promises.
+fn check(manners: &Manners, start: impl FnOnce(&Example) -> Proxy) {
+    let (mut tollgate, service) = (tollgate(), Upstream::start());
+    let example = Example {
+        proxy: Proxy::free_address(),
+        tollgate: tollgate.http(),
+        service: service.address(),
+        inner: Proxy::free_address(),
+    };
+    let proxy = start(&example);
+    // The first requests may come before its routes are in place.
+    until("the proxy lets requests through", || {
+        (proxy.client("127.0.0.9").get("/", &[]).status == 200).then_some(())
+    });
+    check_counts(manners, &proxy);
+    check_spoofing(&proxy);
+    check_floods(&proxy);
+    check_headers(&proxy);
+    check_bodies(&proxy);
+    let status = || proxy.client("127.0.0.1").get("/login", &[]).status;
+    if let Some(frozen) = manners.frozen {
+        tollgate.signal(Signal::STOP);
+        assert_eq!(status(), frozen, "while the server is frozen");
+        tollgate.signal(Signal::CONT);
+    }
+    tollgate.signal(Signal::KILL);
+    tollgate.wait();
+    assert_eq!([(); 3].map(|()| status()), [manners.dead; 3], "while the server is dead");
+    tollgate.restart();
+    until("requests are limited again", || (status() == 429).then_some(()));
+}
+
+fn number(reply: &Reply, header: &str) -> u64 {
+    reply.the(header).parse().unwrap()
+}
+
+/// Five logins a minute, from each address.
+fn check_counts(manners: &Manners, proxy: &Proxy) {
+    for address in ["127.0.0.1", "127.0.0.2"] {
+        let mut client = proxy.client(address);
+        for left in (0..5).rev() {
+            let reply = client.get("/login?again", &[]);
+            assert_eq!((reply.status, reply.body.as_str()), (200, "ok\n"), "{reply:#?}");
+            let expected = manners.tells_what_is_left.then(|| left.to_string());
+            assert_eq!(reply.header("x-ratelimit-remaining"), expected.as_deref(), "{reply:#?}");
+            assert_eq!(reply.header("ratelimit-policy").is_some(), manners.tells_what_is_left);
+            assert_eq!(reply.header("retry-after"), None);
+        }
+        check_denial(&mut client, "/login", &[]);
+    }
+}
+
+fn check_denial(client: &mut Client, path: &str, headers: &[(&str, &str)]) {
+    let reply = client.get(path, headers);
+    assert_eq!(reply.status, 429, "{headers:?}: {reply:#?}");
+    assert!((1..=120).contains(&number(&reply, "retry-after")), "{reply:#?}");
+    assert_eq!((number(&reply, "x-ratelimit-limit"), number(&reply, "x-ratelimit-remaining")), (5, 0));
+    assert_eq!(reply.the("ratelimit-policy"), r#""path=/login > remote_address";q=5;w=60"#);
+    assert!(reply.the("ratelimit").starts_with(r#""path=/login > remote_address";r=0;t="#), "{reply:#?}");
+    assert_eq!(reply.the("content-type"), "application/json");
+    assert!(reply.body.starts_with(r#"{"code":"rate_limited","#), "{}", reply.body);
+}
+
+/// Whoever is over the limit stays so, whatever he claims to be and to want.
+fn check_spoofing(proxy: &Proxy) {
+    let mut client = proxy.client("127.0.0.1");
+    for (name, value) in [
+        ("x-forwarded-for", "203.0.113.7"),
+        ("x-forwarded-for", "203.0.113.7, 10.0.0.1"),
+        ("x-real-ip", "203.0.113.7"),
+        ("forwarded", "for=203.0.113.7"),
+        ("x-forwarded-uri", "/elsewhere"),
+        ("x-original-uri", "/elsewhere"),
+        ("x-original-url", "http://test/elsewhere"),
+    ] {
+        check_denial(&mut client, "/login", &[(name, value)]);
+    }
+    assert_eq!(client.get("/elsewhere", &[]).status, 200);
+}
+
+/// Nor does anybody get through by sending so much that the proxy's question cannot be asked, or not be answered.
+fn check_floods(proxy: &Proxy) {
+    let value = |bytes| "y".repeat(bytes);
+    let names: Vec<String> = (0..200).map(|number| format!("x-{number}")).collect();
+    let many = |count: usize| names[..count].iter().map(|name| (name.as_str(), "a")).collect::<Vec<_>>();
+    let (long, longer, longest) = (value(7_000), value(15_200), value(60_000));
+    let floods = [
+        vec![("x-customer", &*long)],
+        vec![("x-customer", &*longer)],
+        vec![("x-customer", &*longest)],
+        vec![("x-forwarded-for", &*longer)],
+        vec![("x-customer", "\u{1}")],
+        many(93),
+        many(97),
+        many(200),
+    ];
+    for flood in floods {
+        // A connection that is closed is an answer too.
+        let reply = proxy.client("127.0.0.1").send("GET", "/login", &flood, "");
+        let status = reply.map_or(0, |reply| reply.status);
+        assert_ne!(status, 200, "{} headers, the first of {} bytes", flood.len(), flood[0].1.len());
+    }
+    check_denial(&mut proxy.client("127.0.0.1"), "/login", &[]);
+}
+
+/// A header of the client's own: a customer's requests are counted together, whatever their addresses.
+fn check_headers(proxy: &Proxy) {
+    let mut statuses = Vec::new();
+    for address in ["127.0.0.3", "127.0.0.4"] {
+        let mut client = proxy.client(address);
+        statuses.extend((0..OF_A_CUSTOMER).map(|_| client.get("/", &[("x-customer", "umbrella")]).status));
+    }
+    let passed = statuses.iter().filter(|status| **status == 200).count();
+    let limited = statuses.iter().filter(|status| **status == 429).count();
+    assert_eq!((passed, limited), (OF_A_CUSTOMER, OF_A_CUSTOMER), "{statuses:?}");
+    assert_eq!(proxy.client("127.0.0.3").get("/", &[("x-customer", "acme")]).status, 200);
+}
+
+/// A request with a body reaches the service with it, and no body reaches Tollgate, which would not read it.
+fn check_bodies(proxy: &Proxy) {
+    let body = "x".repeat(100_000);
+    let mut client = proxy.client("127.0.0.5");
+    for _ in 0..2 {
+        let reply = client.post("/elsewhere", &body);
+        assert_eq!((reply.status, reply.body.as_str()), (200, "ok\n"), "{reply:#?}");
+    }
+}

@@ -1,0 +1,102 @@
+//! Requests that have arrived together.
+//!
+//! Deciding one request after the other waits for memory each time. Here the limits of several requests are found first, the memory of
+//! their counters is asked for, and only then is the first of them decided.
+
+use smallvec::SmallVec;
+use tollgate_core::Time;
+use tollgate_policy::{Quota, Snapshot};
+
+use super::{Borrowed, Engine, Found, Purpose, Question};
+use crate::meeting::Meeting;
+use crate::request::{Request, RequestError};
+use crate::verdict::{Answer, DecidedBy, Usual, Verdict};
+
+/// So many requests are looked at before the first is decided. More than the processor can fetch for at the same time would be of no
+/// use, and all of them live on the stack.
+const LOOKED_AT: usize = 16;
+
+type Several<T> = SmallVec<[T; LOOKED_AT]>;
+
+pub(super) fn decide(
+    engine: &Engine,
+    requests: &[Request<'_>],
+    now: Time,
+    mut each: impl FnMut(usize, Result<&Verdict, &RequestError>),
+) {
+    let mut verdict = Verdict {
+        allowed: false,
+        decided_by: DecidedBy::Ledger,
+        now,
+        answer: Answer::default(),
+        snapshot: engine.snapshot.load(),
+    };
+    let mut scratch = Borrowed::take();
+    let mut index = 0;
+    for several in requests.chunks(LOOKED_AT) {
+        let questions: Several<Question<'_>> =
+            several.iter().map(|request| Question { request, purpose: Purpose::Pass, now }).collect();
+        let snapshot = verdict.snapshot.as_deref();
+        let rules: Several<_> = questions.iter().map(|question| rules(engine, question, snapshot)).collect();
+        let mut looks: Several<Look<'_>> = SmallVec::new();
+        for (question, rules) in questions.iter().zip(&rules) {
+            looks.push(look(engine, question, rules, &mut scratch));
+        }
+        for look in looks {
+            let found = match look {
+                Look::Refused(error) => Err(error),
+                Look::Spared(request) => Ok(Found::spared(request)),
+                Look::Met(meeting) => Ok(engine.conclude(meeting, &mut scratch.0)),
+            };
+            match found {
+                Ok(Found { allowed, decided_by, answer }) => {
+                    (verdict.allowed, verdict.decided_by, verdict.answer) = (allowed, decided_by, answer);
+                    each(index, Ok(&verdict));
+                }
+                Err(error) => each(index, Err(&error)),
+            }
+            index += 1;
+        }
+    }
+}
+
+/// How far a request has come before it is decided.
+#[allow(clippy::large_enum_variant)] // The large one is the common one, and lives for a moment.
+enum Look<'a> {
+    Refused(RequestError),
+    Spared(&'a Request<'a>),
+    Met(Meeting<'a>),
+}
+
+/// The rules in force, and the limits that a request brings along. Nothing, where an operator has switched them off.
+type Rules<'a> = Result<Option<(&'a Snapshot, Usual<Quota>)>, RequestError>;
+
+fn rules<'a>(engine: &Engine, question: &Question<'_>, snapshot: Option<&'a Snapshot>) -> Rules<'a> {
+    let request = question.request;
+    let snapshot = request.answerable_by(snapshot)?;
+    if engine.switches.spares_domain(request.domain()) {
+        return Ok(None);
+    }
+    Ok(Some((snapshot, request.own_limits(snapshot, engine.settings.default_algorithm)?)))
+}
+
+fn look<'a>(
+    engine: &'a Engine,
+    question: &Question<'a>,
+    rules: &'a Rules<'a>,
+    scratch: &mut Borrowed,
+) -> Look<'a> {
+    let (snapshot, own) = match rules {
+        Ok(Some((snapshot, own))) => (*snapshot, own),
+        Ok(None) => return Look::Spared(question.request),
+        Err(error) => return Look::Refused(error.clone()),
+    };
+    let mut meeting = Meeting::new(engine, question);
+    match meeting.arrange(snapshot, own, &mut scratch.0.key) {
+        Ok(()) => {
+            meeting.prefetch();
+            Look::Met(meeting)
+        }
+        Err(error) => Look::Refused(error),
+    }
+}

@@ -1,0 +1,148 @@
+//! `/v1/auth`: proxies that ask about every request before they let it through, and hand over its header as it is.
+//!
+//! nginx calls it `auth_request`, Traefik `forwardAuth`, Caddy `forward_auth`. The answer is a status, which they obey, and header fields, which
+//! they can pass on to the client. What the request is about comes either from the recipes of a domain (`forward_auth` in its rules),
+//! or, for a start, from the address alone, under a policy that the query names.
+
+mod asked;
+mod forwarded;
+mod percent;
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::response::{IntoResponse, Response};
+use http::header::CONTENT_TYPE;
+use http::request::Parts;
+use smallvec::SmallVec;
+use tollgate::policy::{Domain, Entry, Facts, Snapshot, counted_as};
+use tollgate::{Descriptor, RequestError, Verdict};
+
+use self::asked::{About, Asked, Key};
+use self::forwarded::Forwarded;
+use super::problem::Problem;
+use super::{JSON, counted, denial_body, put_fields};
+use crate::gate::Gate;
+use crate::metrics::Protocol;
+
+/// Serves the path. Whatever body comes along is not looked at.
+pub(super) async fn auth(State(gate): State<Arc<Gate>>, request: Request) -> Response {
+    answer(&gate, &request.into_parts().0)
+}
+
+/// The answer to a request with this head.
+pub(super) fn answer(gate: &Gate, head: &Parts) -> Response {
+    match answer_or_problem(gate, head) {
+        Ok(response) => response,
+        Err(problem) => problem.into_response(),
+    }
+}
+
+fn answer_or_problem(gate: &Gate, head: &Parts) -> Result<Response, Problem> {
+    let asked = counted(gate, Asked::read(head.uri.query().unwrap_or_default()))?;
+    let request = Forwarded::new(head, &gate.settings().addresses);
+    let verdict = match &asked.about {
+        About::Policy { name, key } => Some(ask_policy(gate, name, key, &request)?),
+        About::Domain(name) => {
+            let snapshot = counted(gate, gate.snapshot().ok_or(Problem::NotLoaded))?;
+            let domain = counted(gate, find(&snapshot, name.as_deref()))?;
+            ask_domain(gate, domain, &request)?
+        }
+    };
+    Ok(verdict.map_or_else(Response::default, |verdict| respond(&verdict, &asked)))
+}
+
+/// Counts the value of a header, or else the address, under a policy.
+fn ask_policy(gate: &Gate, policy: &str, key: &Key, request: &Forwarded<'_>) -> Result<Verdict, Problem> {
+    let address = || {
+        let address = request.address().map(|address| counted_as(address, request.ipv6_prefix()));
+        address.unwrap_or_default().into_bytes()
+    };
+    let key = match key {
+        Key::Address => address(),
+        Key::Header(name) => match request.header(name.as_str()).next() {
+            // Nobody can have the key of an address: no address has such a sign in it.
+            Some(value) => format!("{name}={value}").into_bytes(),
+            None => address(),
+        },
+    };
+    gate.decide(&tollgate::Request::policy(policy, &key), Protocol::Http).map_err(unanswered)
+}
+
+/// Asks about the descriptors that a domain makes of a request. If there are none, nobody is asked.
+fn ask_domain(gate: &Gate, domain: &Domain, request: &Forwarded<'_>) -> Result<Option<Verdict>, Problem> {
+    let mut made: SmallVec<[(&str, Cow<'_, str>); 8]> = SmallVec::new();
+    let mut ends: SmallVec<[usize; 4]> = SmallVec::new();
+    for recipe in domain.forward_auth() {
+        let start = made.len();
+        if recipe.put(request, &mut made) {
+            ends.push(made.len());
+        } else {
+            made.truncate(start);
+        }
+    }
+    if ends.is_empty() {
+        return Ok(None);
+    }
+    let entries: SmallVec<[Entry<'_>; 8]> = made.iter().map(|(key, value)| (*key, &**value)).collect();
+    let starts = std::iter::once(0).chain(ends.iter().copied());
+    let descriptors: SmallVec<[Descriptor<'_>; 4]> =
+        starts.zip(&ends).map(|(start, end)| Descriptor::new(&entries[start..*end])).collect();
+    let question = tollgate::Request::new(domain.name(), &descriptors);
+    gate.decide(&question, Protocol::Http).map(Some).map_err(unanswered)
+}
+
+/// The domain of this name; without a name, the only one that there can be.
+fn find<'a>(snapshot: &'a Snapshot, name: Option<&str>) -> Result<&'a Domain, Problem> {
+    let known = snapshot.forward_auth_names();
+    let name = match (name, known) {
+        (Some(name), _) => name,
+        (None, [only]) => only,
+        (None, []) => return Err(Problem::bad_request(NOTHING_TO_ASK)),
+        (None, _) => {
+            let message = format!("which domain is meant? Add domain=NAME to the query: {}", listed(known));
+            return Err(Problem::bad_request(message));
+        }
+    };
+    match snapshot.domain(name) {
+        Some(domain) if !domain.forward_auth().is_empty() => Ok(domain),
+        Some(_) => Err(Problem::bad_request(format!(
+            "the domain \"{name}\" has no `forward_auth` in its rules: it says how descriptors are made of a request"
+        ))),
+        None => Err(Problem::bad_request(format!("unknown domain \"{name}\": {}", listed(known)))),
+    }
+}
+
+const NOTHING_TO_ASK: &str = "no domain has `forward_auth` in its rules: add it, or ask /v1/auth?policy=NAME";
+
+/// Names that could have been meant.
+fn listed(names: &[Box<str>]) -> String {
+    const LISTED_MAX: usize = 8;
+    if names.is_empty() {
+        return NOTHING_TO_ASK.to_owned();
+    }
+    let more = if names.len() > LISTED_MAX { ", and more" } else { "" };
+    let names: Vec<&str> = names.iter().take(LISTED_MAX).map(|name| &**name).collect();
+    format!("it could be {}{more}", names.join(", "))
+}
+
+/// A proxy cannot do anything about an unknown policy: only its configuration can.
+fn unanswered(error: RequestError) -> Problem {
+    match error {
+        RequestError::UnknownPolicy { .. } => Problem::bad_request(error.to_string()),
+        _ => error.into(),
+    }
+}
+
+fn respond(verdict: &Verdict, asked: &Asked<'_>) -> Response {
+    let mut response = Response::default();
+    if !verdict.allowed() {
+        *response.status_mut() = asked.deny;
+        *response.body_mut() = Body::from(denial_body(verdict));
+        response.headers_mut().insert(CONTENT_TYPE, JSON);
+    }
+    put_fields(response.headers_mut(), verdict, asked.older);
+    response
+}

@@ -1,0 +1,201 @@
+//! Clients that are slow, greedy, or not there any more: they get an error or lose their connection, and others keep their service.
+//!
+//! Time is paused where something has to be waited for: it jumps to the next timer as soon as nothing else is to be done.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use bytes::Bytes;
+use h2::Reason;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, timeout};
+
+use super::super::decode::DESCRIPTORS_MAX;
+use super::served::{ask, begin, client, framed, question, serve, told};
+use super::*;
+
+const RULES: &str = r"
+domain: d
+descriptors:
+- key: many
+  rate_limit: {unit: year, requests_per_unit: 1000000}
+";
+const WINDOW_BYTES: u32 = 1 << 20;
+/// Longer than anything takes that has an end.
+const FOR_EVER: Duration = Duration::from_mins(5);
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+const EMPTY_SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
+
+fn body() -> Vec<u8> {
+    framed(&message(&[of("many")]))
+}
+
+async fn check_served(address: SocketAddr) {
+    let told = ask(&mut client(address, WINDOW_BYTES).await, question(), &[&body()]).await;
+    assert_eq!(told.grpc_status(), Some("0"));
+}
+
+#[tokio::test]
+async fn whoever_is_slow_holds_up_nobody() {
+    let (address, _stopper) = serve(&gate(RULES)).await;
+    let mut client = client(address, WINDOW_BYTES).await;
+    let (slow, mut rest) = begin(&mut client, question());
+    rest.send_data(Bytes::copy_from_slice(&body()[..7]), false).unwrap();
+    for _ in 0..10 {
+        assert_eq!(ask(&mut client, question(), &[&body()]).await.overall(), "OK");
+    }
+    rest.send_data(Bytes::copy_from_slice(&body()[7..]), true).unwrap();
+    assert_eq!(told(slow.await.unwrap()).await.overall(), "OK");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_that_never_ends_is_given_up() {
+    let (address, _stopper) = serve(&gate(RULES)).await;
+    let mut client = client(address, WINDOW_BYTES).await;
+    let (slow, mut rest) = begin(&mut client, question());
+    rest.send_data(Bytes::copy_from_slice(&body()[..7]), false).unwrap();
+    let slow = timeout(FOR_EVER, slow).await.unwrap().unwrap();
+    assert_eq!(told(slow).await.grpc_status(), Some("4"));
+    check_served(address).await;
+}
+
+#[tokio::test]
+async fn unfinished_messages_are_bounded() {
+    let (address, _stopper) = serve(&gate(RULES)).await;
+    let mut client = client(address, WINDOW_BYTES).await;
+    let begun = [0, 0, 0x7f, 0xff, 0xff]; // almost 8 MiB are to come
+    let mut answers = tokio::task::JoinSet::new();
+    for _ in 0..3 {
+        client = client.ready().await.unwrap();
+        let (answer, mut stream) = begin(&mut client, question());
+        stream.send_data(Bytes::copy_from_slice(&begun), false).unwrap();
+        answers.spawn(async move {
+            // An error means that the answer is there already.
+            let _ = stream.send_data(vec![0; 7 << 20].into(), false);
+            let told = told(answer.await.unwrap()).await;
+            drop(stream);
+            told
+        });
+    }
+    // One of the three is too much for the server. The others could still be finished.
+    assert_eq!(answers.join_next().await.unwrap().unwrap().grpc_status(), Some("8"));
+    answers.abort_all();
+    while answers.join_next().await.is_some() {}
+    assert_eq!(ask(&mut client, question(), &[&body()]).await.overall(), "OK");
+}
+
+#[tokio::test]
+async fn streams_that_are_opened_and_reset_by_the_thousand() {
+    let (address, _stopper) = serve(&gate(RULES)).await;
+    let mut flooding = client(address, WINDOW_BYTES).await;
+    for _ in 0..20_000 {
+        // An error means that the server has had enough. Whether it comes to that depends on how the flood arrives.
+        let Ok(ready) = flooding.clone().ready().await else { break };
+        flooding = ready;
+        let Ok((_, mut stream)) = flooding.send_request(question(), false) else { break };
+        stream.send_reset(Reason::CANCEL);
+    }
+    check_served(address).await;
+}
+
+#[tokio::test]
+async fn streams_that_are_reset_in_the_same_breath_end_the_connection() {
+    let (address, _stopper) = serve(&gate(RULES)).await;
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let mut bytes = [PREFACE, EMPTY_SETTINGS].concat();
+    for id in (1..4001_u32).step_by(2).map(u32::to_be_bytes) {
+        // HEADERS: POST, http, /, an authority; then RST_STREAM.
+        bytes.extend_from_slice(&[0, 0, 6, 1, 4]);
+        bytes.extend_from_slice(&id);
+        bytes.extend_from_slice(&[0x83, 0x86, 0x84, 0x41, 1, b'a']);
+        bytes.extend_from_slice(&[0, 0, 4, 3, 0]);
+        bytes.extend_from_slice(&id);
+        bytes.extend_from_slice(&[0, 0, 0, 8]);
+    }
+    stream.write_all(&bytes).await.unwrap();
+    let mut answer = Vec::new();
+    // An end or a reset, whichever the system makes of it.
+    let _ = timeout(Duration::from_secs(20), stream.read_to_end(&mut answer)).await.expect("an end");
+    let enhance_your_calm = [0, 0, 0, 11];
+    assert!(answer.windows(4).any(|bytes| bytes == enhance_your_calm), "{answer:?}");
+    check_served(address).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_answers_no_ping_is_given_up() {
+    let (address, _stopper) = serve(&gate(RULES)).await;
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(&[PREFACE, EMPTY_SETTINGS].concat()).await.unwrap();
+    let start = Instant::now();
+    let _ = timeout(FOR_EVER, stream.read_to_end(&mut Vec::new())).await;
+    assert!((40..45).contains(&start.elapsed().as_secs()), "{:?}", start.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_answers_pings_is_kept() {
+    let (address, _stopper) = serve(&gate(RULES)).await;
+    let mut client = client(address, WINDOW_BYTES).await;
+    // Answers of the client need the system, for which paused time does not wait: so the steps are small.
+    for _ in 0..2000 {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        tokio::task::spawn_blocking(std::thread::yield_now).await.unwrap();
+    }
+    assert_eq!(ask(&mut client, question(), &[&body()]).await.overall(), "OK");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_says_nothing_is_given_up() {
+    let (address, _stopper) = serve(&gate(RULES)).await;
+    for said in [&b""[..], b"PRI * HT", b"GET / HTTP/1.1\r\n\r\n"] {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(said).await.unwrap();
+        let mut answer = Vec::new();
+        let _ = timeout(FOR_EVER, stream.read_to_end(&mut answer)).await.expect("an end");
+        assert_eq!(answer, b"", "{said:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_long_answer_that_nobody_takes_is_given_up() {
+    let (address, _stopper) = serve(&gate(RULES)).await;
+    let mut client = client(address, 0).await;
+    let asked = framed(&message(&vec![of("many"); DESCRIPTORS_MAX]));
+    let (answer, mut stream) = begin(&mut client, question());
+    stream.send_data(asked.into(), true).unwrap();
+    let (_, mut body) = answer.await.unwrap().into_parts();
+    let error = timeout(FOR_EVER, body.data()).await.unwrap().unwrap().unwrap_err();
+    assert_eq!(error.reason(), Some(Reason::CANCEL));
+}
+
+#[tokio::test]
+async fn whoever_has_begun_is_answered_when_the_server_stops() {
+    let (address, stopper) = serve(&gate(RULES)).await;
+    let mut client = client(address, WINDOW_BYTES).await;
+    let (slow, mut rest) = begin(&mut client, question());
+    rest.send_data(Bytes::copy_from_slice(&body()[..7]), false).unwrap();
+    assert_eq!(ask(&mut client, question(), &[&body()]).await.overall(), "OK");
+    stopper.stop();
+    // Nothing new is taken up; what was begun is finished.
+    let closed = async {
+        while client.clone().ready().await.is_ok() {
+            let _ = client.send_request(question(), true);
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(Duration::from_secs(20), closed).await.expect("no more calls are taken");
+    rest.send_data(Bytes::copy_from_slice(&body()[7..]), true).unwrap();
+    assert_eq!(told(slow.await.unwrap()).await.overall(), "OK");
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_takes_no_answer_does_not_hold_the_stop() {
+    let (address, stopper) = serve(&gate(RULES)).await;
+    let mut client = client(address, 0).await;
+    let (answer, mut stream) = begin(&mut client, question());
+    stream.send_data(body().into(), true).unwrap();
+    let (_, mut body) = answer.await.unwrap().into_parts();
+    stopper.stop();
+    let ended = timeout(FOR_EVER, body.data()).await.unwrap().unwrap();
+    assert!(ended.is_err(), "{ended:?}");
+}

@@ -1,0 +1,48 @@
+//! Networks, and how much of an address tells clients apart.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+
+use super::value::{SettingError, meaningless};
+use crate::client_address::PRIVATE;
+
+/// The most networks of a list: every request is held against all of them.
+const NETWORKS_MAX: usize = 256;
+
+/// A list of networks and addresses, among which `private` stands for all that lie inside; or `none`.
+pub(super) fn networks(text: &str) -> Result<Vec<IpNet>, SettingError> {
+    const WANTED: &str =
+        "a list of at most 256 networks such as 10.0.0.0/8, 192.0.2.1, 2001:db8::/32, `private`; or `none`";
+    if text.trim() == "none" {
+        return Ok(Vec::new());
+    }
+    let mut networks = Vec::new();
+    for word in text.split(',').map(str::trim) {
+        if word == "private" {
+            networks.extend(PRIVATE);
+        } else {
+            networks.push(network(word).ok_or_else(|| meaningless(text, WANTED))?);
+        }
+        if networks.len() > NETWORKS_MAX {
+            return Err(meaningless(text, WANTED));
+        }
+    }
+    Ok(networks)
+}
+
+fn network(word: &str) -> Option<IpNet> {
+    word.parse::<IpNet>()
+        .or_else(|_| word.parse::<IpAddr>().map(|address| address.to_canonical().into()))
+        .ok()
+}
+
+pub(super) fn hops(text: &str) -> Result<usize, SettingError> {
+    text.parse().map_err(|_| meaningless(text, "a whole number, or 0 to trust addresses alone"))
+}
+
+pub(super) fn ipv6_prefix(text: &str) -> Result<u8, SettingError> {
+    let length =
+        text.strip_prefix('/').unwrap_or(text).parse().ok().filter(|length| (1..=128).contains(length));
+    length.ok_or_else(|| meaningless(text, "a number of bits from 1 to 128, such as 64"))
+}
