@@ -4,12 +4,12 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-targets=(resp rls json yaml)
+targets=(resp rls json http_auth yaml)
 target=${1:-all}
 runs=${2:-10000000}
 
 # Long enough for everything but the bounds on sizes, which have tests of their own; short enough to be fast.
-declare -A bytes_max=([resp]=1024 [rls]=1024 [json]=1024 [yaml]=1024)
+declare -A bytes_max=([resp]=1024 [rls]=1024 [json]=1024 [http_auth]=1024 [yaml]=1024)
 memory_mb_max=1024
 seconds_max=10 # for one input
 
@@ -20,11 +20,11 @@ usage() {
     exit 2
 }
 
+[[ $runs =~ ^[1-9][0-9]*$ ]] || usage
 if [ "$target" != all ]; then
     [ -n "${bytes_max[$target]:-}" ] || usage
     targets=("$target")
 fi
-[[ $runs =~ ^[1-9][0-9]*$ ]] || usage
 
 if ! rustc +nightly --version >/dev/null 2>&1; then
     echo "fuzzing needs a nightly compiler, for its instrumentation: rustup toolchain install nightly" >&2

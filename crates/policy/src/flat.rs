@@ -35,13 +35,9 @@ pub fn read_flat(source: &Source, known: &[&str]) -> Result<Vec<FlatEntry>, Prob
         problems.push(too_large(&source.name));
         return Err(problems);
     }
-    let says_nothing = |line: &str| line.trim().is_empty() || line.trim_start().starts_with('#');
-    if source.text.lines().all(says_nothing) {
-        return Ok(Vec::new());
-    }
     let text = source.text.strip_prefix('\u{feff}').unwrap_or(&source.text);
     let page = Page::new(&source.name, text);
-    let Some(root) = yaml::parse(text, &page, &mut problems) else { return Err(problems) };
+    let Some(root) = yaml::parse(text, &page, &mut problems) else { return problems.or(Vec::new()) };
     let Content::Map(entries) = &root.content else {
         let what = format!("settings are a mapping of names to values, not {}", root.kind());
         problems.push(

@@ -87,7 +87,9 @@ fn read_one(
     }
     let text = source.text.strip_prefix('\u{feff}').unwrap_or(&source.text);
     let page = Page::new(&source.name, text);
+    let told = problems.len();
     let root = yaml::parse(text, &page, problems);
+    let is_understood = problems.len() == told;
     let mut reader = Reader {
         page: &page,
         problems,
@@ -101,13 +103,9 @@ fn read_one(
         Some(root) if !root.is_null() => reader.file(&root),
         // What could not be parsed has been said already; an empty file is not wrong in any of its parts.
         Some(_) => reader.empty(),
-        None if text.trim().is_empty() || is_comment_only(text) => reader.empty(),
+        None if is_understood => reader.empty(),
         None => None,
     }
-}
-
-fn is_comment_only(text: &str) -> bool {
-    text.lines().map(str::trim).all(|line| line.is_empty() || line.starts_with('#'))
 }
 
 /// What reads the nodes of one file.

@@ -92,7 +92,7 @@ impl Node {
 }
 
 /// The tree of a text, which is one document. What is wrong goes to `problems`; nothing is returned where the text cannot
-/// be understood as a whole.
+/// be understood as a whole, or holds no document.
 pub(crate) fn parse(text: &str, page: &Page<'_>, problems: &mut Problems) -> Option<Node> {
     build::build(text, page, problems)
 }

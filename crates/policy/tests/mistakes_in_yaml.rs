@@ -334,6 +334,14 @@ fn empty_document() {
 }
 
 #[test]
+fn no_document() {
+    assert_snapshot!(said("..."), @r"
+    rules.yaml: the file says nothing
+       = write at least `domain: NAME`, and its rules under `descriptors:`; or `policies:`
+    ");
+}
+
+#[test]
 fn a_list() {
     assert_snapshot!(said("- domain: shop"), @r"
     rules.yaml:1:1: a file of rules must be a mapping, not a list

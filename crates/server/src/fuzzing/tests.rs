@@ -37,3 +37,8 @@ fn json() {
 fn yaml() {
     check("yaml", super::yaml);
 }
+
+#[test]
+fn http_auth() {
+    check("http_auth", super::http_auth);
+}

@@ -33,6 +33,7 @@ pub fn yaml(bytes: &[u8]) {
     for (text, now) in text.split(NEXT_VERSION).take(VERSIONS_MAX).zip(TIMES) {
         match read_all(&[Source::new("rules.yaml", text)], DefaultAlgorithm::default()) {
             Ok(rules) => {
+                assert!(!rules.is_empty(), "nothing is wrong, and nothing was read");
                 engine.install(rules, now);
                 ask_all(&engine, &engine.snapshot().expect("rules that were installed are there"));
             }

@@ -2,15 +2,19 @@
 
 #![allow(clippy::expect_used)] // That is how a target says that it has found something.
 
+mod auth;
+
 use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
+use axum::response::Response;
 use http::{Request, StatusCode};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use tower::Service;
 
+pub use self::auth::http_auth;
 use crate::fuzzing::{block_on, check_field, with_gate};
 
 /// The first byte says where the body is sent: `c`heck, `p`eek, `a`cquire, `r`elease or `j`son. Any other byte is a `c`.
@@ -34,6 +38,15 @@ struct Answered {
 }
 
 impl Answered {
+    fn of(response: Response) -> Answered {
+        let (head, body) = response.into_parts();
+        for (name, value) in &head.headers {
+            check_field(name.as_str(), value.to_str().expect("a field of text"));
+        }
+        let body = block_on(body.collect()).expect("a body").to_bytes().to_vec();
+        Answered { status: head.status, body }
+    }
+
     fn json(&self) -> Value {
         serde_json::from_slice(&self.body).expect("a body of JSON")
     }
@@ -45,15 +58,8 @@ impl Answered {
 
 fn post(router: &mut Router, path: &str, body: &[u8]) -> Answered {
     let request = Request::post(path).body(Body::from(body.to_vec())).expect("a request");
-    let (head, body) = block_on(async {
-        let Ok(response) = router.call(request).await;
-        let (head, body) = response.into_parts();
-        (head, body.collect().await.expect("a body").to_bytes())
-    });
-    for (name, value) in &head.headers {
-        check_field(name.as_str(), value.to_str().expect("a field of text"));
-    }
-    Answered { status: head.status, body: body.to_vec() }
+    let Ok(response) = block_on(router.call(request));
+    Answered::of(response)
 }
 
 /// Yes or no, and the body says the same; or an error.

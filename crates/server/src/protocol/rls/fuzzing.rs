@@ -3,10 +3,13 @@
 #![allow(clippy::expect_used)] // That is how a target says that it has found something.
 
 use prost::Message;
+use tollgate::Verdict;
 use tonic::Code as GrpcCode;
 
+use super::walk::Room;
 use super::wire::{Code, RateLimitRequest, RateLimitResponse};
-use super::{answer, decode, encode};
+use super::write::Writer;
+use super::{answer, decode, encode, message_of};
 use crate::fuzzing::{check_field, with_gate};
 use crate::gate::Gate;
 use crate::metrics::Protocol;
@@ -14,15 +17,12 @@ use crate::metrics::Protocol;
 /// What a message asks, in the words of the engine, or why it is refused. Nothing, if it is no message.
 type Understood = Option<Result<String, String>>;
 
-/// Everybody who reads messages. The first is the oracle.
-const READERS: [fn(&[u8]) -> Understood; 1] = [by_prost];
-
 /// A message.
 pub fn rls(bytes: &[u8]) {
-    let [oracle, others @ ..] = READERS;
-    let understood = oracle(bytes);
-    for reader in others {
-        assert_eq!(reader(bytes), understood);
+    let understood = by_prost(bytes);
+    // What is left to prost is understood by it alone.
+    if let Some(question) = by_walk(bytes) {
+        assert_eq!(Some(Ok(question)), understood);
     }
     if let Ok(message) = RateLimitRequest::decode(bytes) {
         with_gate(|gate| check_answers(gate, &message));
@@ -35,6 +35,15 @@ fn by_prost(bytes: &[u8]) -> Understood {
     Some(question.map_err(|refusal| refusal.to_string()))
 }
 
+fn by_walk(bytes: &[u8]) -> Option<String> {
+    let (mut room, mut question) = (Room::default(), None);
+    let mut questions = room.questions();
+    let is_read = questions.read(bytes);
+    room.ask(questions, |requests| question = requests.first().map(|request| format!("{request:?}")));
+    assert_eq!(is_read, question.is_some());
+    question
+}
+
 /// Asks more than once: the first time nothing has been counted yet.
 fn check_answers(gate: &Gate, message: &RateLimitRequest) {
     for _ in 0..3 {
@@ -44,6 +53,7 @@ fn check_answers(gate: &Gate, message: &RateLimitRequest) {
                     encode::tell_denied(&mut response, &verdict);
                 }
                 check_response(message, &response);
+                check_written(gate, &verdict, &response);
             }
             Err(refusal) => {
                 let status = tonic::Status::from(refusal);
@@ -52,6 +62,14 @@ fn check_answers(gate: &Gate, message: &RateLimitRequest) {
             }
         }
     }
+}
+
+/// What is written by hand is what prost writes. Metadata is left to prost.
+fn check_written(gate: &Gate, verdict: &Verdict, response: &RateLimitResponse) {
+    let written = Writer::default().answer(verdict, gate.settings());
+    let message = message_of(&written).expect("one message, with a prefix");
+    let received = RateLimitResponse::decode(message).expect("an answer can be read");
+    assert_eq!(received, RateLimitResponse { dynamic_metadata: None, ..response.clone() });
 }
 
 fn check_response(message: &RateLimitRequest, response: &RateLimitResponse) {
