@@ -6,11 +6,14 @@ use tollgate_testkit::real::hostile::{Attack, Pace, attacks};
 use super::{SETTLE_TIME, Watched, launch};
 
 /// How often each is run.
-const RUNS: usize = 20;
+const RUNS: usize = 50;
 /// The first and the last so many are compared.
 const COMPARED: usize = 5;
 
-/// After the last runs, at its lowest, no more is left than after the first ones at its highest.
+/// Memory comes in huge pages, and counters grow meanwhile: a few of those are no leak. What is lost with every run becomes more.
+const STEP_BYTES: u64 = 8 << 20;
+
+/// After the last runs, at its lowest, hardly more is left than after the first ones at its highest.
 fn check(name: &str) {
     let chosen: Vec<Attack> = attacks()
         .into_iter()
@@ -33,7 +36,7 @@ fn check(name: &str) {
         );
         let first = left_bytes[..COMPARED].iter().max().unwrap();
         let last = left_bytes[RUNS - COMPARED..].iter().min().unwrap();
-        assert!(last <= first, "{:?}: {name}: {left_bytes:?}", attack.on);
+        assert!(*last <= first + STEP_BYTES, "{:?}: {name}: {left_bytes:?}", attack.on);
         watched.finish();
     }
 }

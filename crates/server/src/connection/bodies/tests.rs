@@ -1,3 +1,4 @@
+//! What bodies on one connection may hold together, and that they give it back.
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 
