@@ -41,3 +41,9 @@ fn admin() {
 fn grpc() {
     check(Listener::Grpc);
 }
+
+// Needs time-outs of the RESP connection itself: for half a command, and for answers that nobody takes.
+#[test]
+fn resp() {
+    check(Listener::Resp);
+}

@@ -20,7 +20,7 @@ const SLOW_BYTES_MAX: usize = 30;
 const PATIENCE: Duration = Duration::from_mins(1);
 
 pub(super) fn attacks() -> Vec<Attack> {
-    use Listener::{Admin, Grpc, Http};
+    use Listener::{Admin, Grpc, Http, Resp};
     vec![
         patient(Http, "silent from the start", "closed", silent),
         patient(Http, "silent after an answer", "closed", silent_after_answer),
@@ -34,6 +34,11 @@ pub(super) fn attacks() -> Vec<Attack> {
         patient(Admin, "never reads its answers", "closed", never_reads),
         patient(Grpc, "silent from the start", "closed", silent),
         patient(Grpc, "HTTP/2, silent from the start", "closed", silent_http2),
+        // Needs a time-out for messages under way in the gRPC connection itself.
+        patient(Grpc, "HTTP/2, a body, a byte a second", "an error", slow_http2_body),
+        patient(Resp, "half a command, then silence", "closed", half_a_command),
+        patient(Resp, "a command, a byte a second", "closed", slow_command),
+        patient(Resp, "never reads its answers", "closed", never_reads),
     ]
 }
 
@@ -64,6 +69,10 @@ fn silent_http2(at: &Field) -> Tally {
 
 fn half_a_head(at: &Field) -> Tally {
     ends(crowd(at, b"POST /v1/check HTTP/1.1\r\nhost: hos"), Want::Closed)
+}
+
+fn half_a_command(at: &Field) -> Tally {
+    ends(crowd(at, b"*2\r\n$4\r\nECHO\r\n$100\r\nhalf"), Want::Closed)
 }
 
 fn silent_after_answer(at: &Field) -> Tally {
@@ -111,6 +120,12 @@ fn slow_http2_body(at: &Field) -> Tally {
         }
     }
     tally
+}
+
+fn slow_command(at: &Field) -> Tally {
+    let mut raws = crowd(at, b"*2\r\n$4\r\nECHO\r\n$1000\r\n");
+    slowly(&mut raws, b"s");
+    ends(raws, Want::Closed)
 }
 
 /// Asks until nothing goes any more, and never reads. The server must not wait for ever to be rid of its answers.

@@ -25,7 +25,7 @@ pub(super) fn attacks() -> Vec<Attack> {
     let unfinished = |on| quick(on, "1,100 bodies that do not end", "bounded, whatever is sent", unfinished);
     let unread =
         |on| quick(on, "as many answers as may be, without a window", "answers wait, bounded", no_window);
-    [unfinished(Http), unread(Http), unread(Grpc), unread(Admin)]
+    [unfinished(Grpc), unfinished(Http), unread(Http), unread(Grpc), unread(Admin)]
         .map(|attack| attack.costing(PEAK_BYTES_MAX))
         .into()
 }
