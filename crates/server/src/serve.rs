@@ -210,10 +210,14 @@ fn web(router: axum::Router) -> Handler {
 
 fn http(gate: &Arc<Gate>) -> Handler {
     let service = http::Service::new(Arc::clone(gate));
-    Arc::new(move |stream, drain| {
+    Arc::new(move |mut stream, mut drain| {
         let service = service.clone();
-        let answer = move |request| service.clone().answer(request);
-        Box::pin(connection::serve(stream, answer, drain))
+        Box::pin(async move {
+            if http::quick::serve(&mut stream, service.gate(), &mut drain).await {
+                let answer = move |request| service.clone().answer(request);
+                connection::serve(stream, answer, drain).await;
+            }
+        })
     })
 }
 

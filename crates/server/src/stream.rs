@@ -64,6 +64,12 @@ impl Stream {
         self.peer
     }
 
+    /// Takes bytes back that were read and are for somebody else.
+    pub(crate) fn unread(&mut self, mut bytes: BytesMut) {
+        bytes.extend_from_slice(&self.head);
+        self.head = bytes;
+    }
+
     /// Waits until it is clear whether the client speaks HTTP/2. What it has said so far is still there to be read. An error if the
     /// client has gone.
     pub(crate) async fn speaks_http2(&mut self) -> io::Result<bool> {

@@ -19,6 +19,7 @@ pub(crate) mod fuzzing;
 mod guard;
 mod problem;
 mod question;
+pub(crate) mod quick;
 #[cfg(test)]
 mod tests;
 
@@ -77,8 +78,8 @@ POST /json          as envoyproxy/ratelimit
 GET  /healthz, /readyz, /healthcheck
 "#;
 
-/// What the HTTP listener answers with. The question that is asked most goes past the router, which would cost about as much as
-/// the answer.
+/// What the HTTP listener answers with, where [`quick`] does not. The question that is asked most goes past the router, which would cost
+/// about as much as the answer.
 #[derive(Clone)]
 pub(crate) struct Service {
     gate: Arc<Gate>,
@@ -88,6 +89,11 @@ pub(crate) struct Service {
 impl Service {
     pub(crate) fn new(gate: Arc<Gate>) -> Service {
         Service { router: router(Arc::clone(&gate)), gate }
+    }
+
+    /// What it asks.
+    pub(crate) fn gate(&self) -> &Gate {
+        &self.gate
     }
 
     pub(crate) async fn answer(

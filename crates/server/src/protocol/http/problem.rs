@@ -70,6 +70,16 @@ impl Problem {
         Problem::BadRequest(message.into())
     }
 
+    /// How it is told: the status, when to try again in seconds, and a body of JSON.
+    pub(super) fn told(&self) -> (StatusCode, Option<u64>, String) {
+        let (status, code) = self.status_and_code();
+        let message: String = self.to_string().chars().take(MESSAGE_CHARACTERS_MAX).collect();
+        let told = Told { error: Details { code, message: &message } };
+        // Two strings in two objects: that cannot fail.
+        let body = serde_json::to_string(&told).unwrap_or_default();
+        (status, matches!(self, Problem::NotLoaded).then_some(NOT_LOADED_RETRY_S), body)
+    }
+
     fn status_and_code(&self) -> (StatusCode, &'static str) {
         match self {
             Problem::BodyTooSlow { .. } => (StatusCode::REQUEST_TIMEOUT, "body_too_slow"),
@@ -102,16 +112,11 @@ impl From<RequestError> for Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let (status, code) = self.status_and_code();
-        let message: String = self.to_string().chars().take(MESSAGE_CHARACTERS_MAX).collect();
-        let told = Told { error: Details { code, message: &message } };
-        // Two strings in two objects: that cannot fail.
-        let body = serde_json::to_string(&told).unwrap_or_default();
+        let (status, retry_after_s, body) = self.told();
         let mut response = (status, [(CONTENT_TYPE, JSON)], body).into_response();
         let field = match self {
-            Problem::NotLoaded => Some((RETRY_AFTER, HeaderValue::from(NOT_LOADED_RETRY_S))),
             Problem::Unauthorized => Some((WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))),
-            _ => None,
+            _ => retry_after_s.map(|seconds| (RETRY_AFTER, HeaderValue::from(seconds))),
         };
         response.headers_mut().extend(field);
         response

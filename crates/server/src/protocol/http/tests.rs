@@ -82,7 +82,7 @@ async fn statuses(gate: &Arc<Gate>, path: &str, body: &Value, times: usize) -> V
 }
 
 /// Times depend on the clock of the machine. They are checked to be there, and blanked.
-fn without_times(mut value: Value) -> String {
+pub(super) fn without_times(mut value: Value) -> String {
     fn blank(value: &mut Value) {
         match value {
             Value::Object(fields) => fields.iter_mut().for_each(|(name, value)| match name.as_str() {

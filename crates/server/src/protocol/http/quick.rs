@@ -1,0 +1,255 @@
+//! `POST /v1/check` over HTTP/1.1, in the form in which nearly every client sends it, without a general server of HTTP around it.
+//!
+//! That server costs several times what the decision does. Here the usual request is found in the bytes and its answer written as bytes.
+//! Nothing is refused: whatever is unusual about a request (another path, chunks, `Expect`, no clear length, JSON that is none) is left
+//! with all its bytes to hyper, which serves the connection from then on. So there is one place that says what is wrong.
+
+#[cfg(test)]
+mod tests;
+
+use std::io::Write as _;
+use std::pin::Pin;
+use std::time::{Duration, UNIX_EPOCH};
+
+use bytes::{Buf, BytesMut};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::{Sleep, sleep, timeout};
+use tollgate::Verdict;
+use tollgate::core::Time;
+
+use super::answer;
+use super::problem::Problem;
+use super::question::Question;
+use crate::drain::Drain;
+use crate::gate::Gate;
+use crate::headers::{self, Wanted};
+use crate::metrics::Protocol;
+use crate::stream::Stream;
+
+/// What a usual request begins with.
+const REQUEST_LINE: &[u8] = b"POST /v1/check HTTP/1.1\r\n";
+/// A usual request has no more header fields, and no longer body.
+const FIELDS_MAX: usize = 32;
+const BODY_BYTES_MAX: usize = 16 << 10;
+/// A usual request is not longer than this. More is hyper's.
+const REQUEST_BYTES_MAX: usize = 32 << 10;
+/// Room for so much is made before every reading.
+const READ_BYTES: usize = 4 << 10;
+/// So many bytes of answers are written before more requests are looked at.
+const ANSWERS_BYTES_MAX: usize = 64 << 10;
+/// How often a connection is looked at. Who has asked nothing between two looks is not waited for.
+const LOOK_INTERVAL: Duration = Duration::from_secs(10);
+/// How long a client may take none of its answers.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Serves a connection as long as its requests are usual. True if somebody else has to go on with it.
+pub(crate) async fn serve(stream: &mut Stream, gate: &Gate, drain: &mut Drain) -> bool {
+    if gate.access().wants_token(Protocol::Http) {
+        return true;
+    }
+    let mut connection = Connection::default();
+    let mut watchman = Watchman::new();
+    loop {
+        let found = connection.answer(gate);
+        if !connection.output.is_empty() {
+            watchman.has_asked = true;
+            let written = async {
+                stream.write_all(&connection.output).await?;
+                stream.flush().await // TLS may hold some of it back.
+            };
+            if !matches!(timeout(WRITE_TIMEOUT, written).await, Ok(Ok(()))) {
+                return false;
+            }
+            connection.output.clear();
+        }
+        match found {
+            Found::More => continue,
+            Found::Unusual => break,
+            Found::Part => {}
+        }
+        connection.input.reserve(READ_BYTES);
+        let read = tokio::select! {
+            biased; // What is there already is answered, even if the server stops.
+            read = stream.read_buf(&mut connection.input) => read,
+            () = watchman.waited_enough() => Ok(0),
+            () = drain.begun() => Ok(0),
+        };
+        match read {
+            Ok(0) if connection.input.is_empty() => {
+                let _ = stream.shutdown().await; // The client may be gone already.
+                return false;
+            }
+            Ok(0) => break,
+            Ok(_) => {}
+            Err(_) => return false,
+        }
+    }
+    stream.unread(connection.input);
+    true
+}
+
+/// Looks at a connection every now and then. A timer for every request would cost more than the request.
+struct Watchman {
+    next_look: Pin<Box<Sleep>>,
+    has_asked: bool,
+}
+
+impl Watchman {
+    fn new() -> Watchman {
+        Watchman { next_look: Box::pin(sleep(LOOK_INTERVAL)), has_asked: false }
+    }
+
+    async fn waited_enough(&mut self) {
+        loop {
+            self.next_look.as_mut().await;
+            let next_look = self.next_look.deadline() + LOOK_INTERVAL;
+            self.next_look.as_mut().reset(next_look);
+            if !std::mem::take(&mut self.has_asked) {
+                return;
+            }
+        }
+    }
+}
+
+/// What comes next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Found {
+    /// Something that is not for here.
+    Unusual,
+    /// What may become a usual request.
+    Part,
+    /// There are enough answers to write them first.
+    More,
+}
+
+#[derive(Default)]
+struct Connection {
+    input: BytesMut,
+    output: Vec<u8>,
+    date: Date,
+}
+
+impl Connection {
+    /// Answers the usual requests that are there.
+    fn answer(&mut self, gate: &Gate) -> Found {
+        loop {
+            if self.output.len() >= ANSWERS_BYTES_MAX {
+                return Found::More;
+            }
+            let (body, end) = match usual(&self.input) {
+                Ok(Some(found)) => found,
+                Ok(None) => return Found::Part,
+                Err(Unusual) => return Found::Unusual,
+            };
+            let Ok(question) = Question::read(&self.input[body..end]) else { return Found::Unusual };
+            match question.ask(false, |request| gate.decide(request, Protocol::Http)) {
+                Ok(verdict) => put_answer(&mut self.output, &mut self.date, &verdict),
+                Err(error) => put_problem(&mut self.output, &mut self.date, gate.now(), &error.into()),
+            }
+            drop(question);
+            self.input.advance(end);
+        }
+    }
+}
+
+/// A request that is not for here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Unusual;
+
+/// Where the body of the first request begins and ends, once all of it is there.
+fn usual(input: &[u8]) -> Result<Option<(usize, usize)>, Unusual> {
+    let seen = input.len().min(REQUEST_LINE.len());
+    if input[..seen] != REQUEST_LINE[..seen] {
+        return Err(Unusual);
+    }
+    let mut fields = [httparse::EMPTY_HEADER; FIELDS_MAX];
+    let mut request = httparse::Request::new(&mut fields);
+    let body = match request.parse(input) {
+        Ok(httparse::Status::Complete(body)) => body,
+        Ok(httparse::Status::Partial) if input.len() < REQUEST_BYTES_MAX => return Ok(None),
+        Ok(httparse::Status::Partial) | Err(_) => return Err(Unusual),
+    };
+    let end = body + body_length(request.headers)?;
+    Ok((end <= input.len()).then_some((body, end)))
+}
+
+/// The length of the body, if the header fields say nothing else that matters to how a request is read.
+fn body_length(fields: &[httparse::Header<'_>]) -> Result<usize, Unusual> {
+    const MATTERING: [&str; 6] = ["transfer-encoding", "connection", "expect", "upgrade", "te", "trailer"];
+    let mut length = None;
+    for field in fields {
+        if field.name.eq_ignore_ascii_case("content-length") {
+            if length.is_some() {
+                return Err(Unusual);
+            }
+            length = Some(number(field.value).filter(|&length| length <= BODY_BYTES_MAX).ok_or(Unusual)?);
+        } else if MATTERING.iter().any(|name| field.name.eq_ignore_ascii_case(name))
+            && !(field.name.eq_ignore_ascii_case("connection")
+                && field.value.eq_ignore_ascii_case(b"keep-alive"))
+        {
+            return Err(Unusual);
+        }
+    }
+    length.ok_or(Unusual)
+}
+
+/// Digits alone, and not many.
+fn number(digits: &[u8]) -> Option<usize> {
+    if digits.is_empty() || digits.len() > 6 || !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    Some(digits.iter().fold(0, |number, digit| 10 * number + usize::from(digit - b'0')))
+}
+
+fn put_answer(output: &mut Vec<u8>, date: &mut Date, verdict: &Verdict) {
+    let status: &[u8] =
+        if verdict.allowed() { b"HTTP/1.1 200 OK\r\n" } else { b"HTTP/1.1 429 Too Many Requests\r\n" };
+    output.extend_from_slice(status);
+    headers::each(verdict, Wanted { x_ratelimit: true, older: false }, &mut String::new(), |name, value| {
+        put_field(output, name, value);
+    });
+    put_body(output, date.at(verdict.now()), &answer::body(verdict));
+}
+
+fn put_problem(output: &mut Vec<u8>, date: &mut Date, now: Time, problem: &Problem) {
+    let (status, retry_after_s, body) = problem.told();
+    // A vector takes everything.
+    let _ = write!(output, "HTTP/1.1 {status}\r\n");
+    if let Some(retry_after_s) = retry_after_s {
+        put_field(output, "retry-after", itoa::Buffer::new().format(retry_after_s));
+    }
+    put_body(output, date.at(now), &body);
+}
+
+fn put_field(output: &mut Vec<u8>, name: &str, value: &str) {
+    for part in [name, ": ", value, "\r\n"] {
+        output.extend_from_slice(part.as_bytes());
+    }
+}
+
+/// The last header fields, and the body.
+fn put_body(output: &mut Vec<u8>, date: &str, body: &str) {
+    put_field(output, "content-type", "application/json");
+    put_field(output, "content-length", itoa::Buffer::new().format(body.len()));
+    put_field(output, "date", date);
+    output.extend_from_slice(b"\r\n");
+    output.extend_from_slice(body.as_bytes());
+}
+
+/// The time of day as HTTP writes it. It is written anew once a second.
+#[derive(Default)]
+struct Date {
+    second: u64,
+    text: String,
+}
+
+impl Date {
+    fn at(&mut self, now: Time) -> &str {
+        let second = now.ticks() / 1_000_000_000;
+        if self.second != second || self.text.is_empty() {
+            self.second = second;
+            self.text = httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(second));
+        }
+        &self.text
+    }
+}

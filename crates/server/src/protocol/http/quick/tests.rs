@@ -1,0 +1,113 @@
+//! Which requests are usual, and that they are answered as the router answers them.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::collections::BTreeSet;
+
+use http::Request;
+
+use super::super::tests::{gate, send, without_times};
+use super::*;
+
+const BODY: &str = r#"{"policy":"search","key":"a"}"#;
+
+fn request(fields: &str, body: &str) -> String {
+    format!("POST /v1/check HTTP/1.1\r\nHost: x\r\n{fields}Content-Length: {}\r\n\r\n{body}", body.len())
+}
+
+#[test]
+fn usual_requests_are_found_whole() {
+    for fields in
+        ["", "Connection: keep-alive\r\n", "connection: Keep-Alive\r\nX-A: b\r\n", "Accept: */*\r\n"]
+    {
+        let sent = request(fields, BODY);
+        for cut in 0..sent.len() {
+            assert_eq!(usual(&sent.as_bytes()[..cut]), Ok(None), "{sent:?} up to {cut}");
+        }
+        let found = Ok(Some((sent.len() - BODY.len(), sent.len())));
+        assert_eq!(usual(sent.as_bytes()), found);
+        assert_eq!(usual((sent.clone() + "more").as_bytes()), found);
+    }
+}
+
+#[test]
+fn what_is_unusual_is_not_touched() {
+    let long = "x".repeat(BODY_BYTES_MAX + 1);
+    let many = "X-A: b\r\n".repeat(FIELDS_MAX);
+    let endless = format!("POST /v1/check HTTP/1.1\r\nX-A: {}", "x".repeat(REQUEST_BYTES_MAX));
+    for sent in [
+        "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_owned(),
+        "GET /".to_owned(),
+        "POST /v1/check?headers=older HTTP/1.1\r\n".to_owned(),
+        "POST /v1/check HTTP/1.0\r\n".to_owned(),
+        "POST /v1/check HTTP/1.1\r\nHost: x\r\n\r\n".to_owned(),
+        request("Transfer-Encoding: chunked\r\n", BODY),
+        request("Expect: 100-continue\r\n", BODY),
+        request("Connection: close\r\n", BODY),
+        request("Connection: keep-alive, upgrade\r\n", BODY),
+        request("Upgrade: h2c\r\n", BODY),
+        request("Content-Length: 29\r\n", BODY),
+        request("Content-Length : 29\r\n", BODY),
+        request("X-A: b\r\n folded\r\n", BODY),
+        request("", BODY).replace("Content-Length: 29", "Content-Length: +29"),
+        request("", BODY).replace("Content-Length: 29", "Content-Length: 29, 29"),
+        request("", BODY).replace("Content-Length: 29", "Content-Length: 99999999999999999999"),
+        request("", &long),
+        request(&many, BODY),
+        endless,
+    ] {
+        assert_eq!(usual(sent.as_bytes()), Err(Unusual), "{sent:?}");
+    }
+}
+
+/// The status, the names of the header fields, and the body without its times.
+type Answer = (u16, BTreeSet<String>, String);
+
+fn read(output: &[u8]) -> Answer {
+    let (head, body) = std::str::from_utf8(output).unwrap().split_once("\r\n\r\n").unwrap();
+    let mut lines = head.split("\r\n");
+    let status = lines.next().unwrap().split(' ').nth(1).unwrap().parse().unwrap();
+    let fields: Vec<(&str, &str)> = lines.map(|line| line.split_once(": ").unwrap()).collect();
+    let value = |name| fields.iter().find(|field| field.0 == name).unwrap().1;
+    assert_eq!(value("content-length"), body.len().to_string());
+    assert!(httpdate::parse_http_date(value("date")).is_ok());
+    let names = fields.iter().map(|field| field.0.to_owned()).filter(|name| name != "date");
+    let names = names.filter(|name| name != "content-length").collect();
+    (status, names, without_times(serde_json::from_str(body).unwrap()))
+}
+
+#[tokio::test]
+async fn answers_are_those_of_the_router() {
+    let (ours, theirs) = (gate(), gate());
+    let mut connection = Connection::default();
+    for body in [
+        BODY,
+        BODY,
+        BODY,
+        r#"{"policy":"closed","key":"a"}"#,
+        r#"{"policy":"none","key":"a"}"#,
+        r#"{"policy":"mail","key":"a","cost":3}"#,
+        r#"{"domain":"web","descriptors":[{"entries":[{"key":"plan","value":"free"}]}]}"#,
+        r#"{"domain":"","descriptors":[]}"#,
+        r#"{"domain":"elsewhere","descriptors":[{"entries":[]}]}"#,
+    ] {
+        connection.input.extend_from_slice(request("", body).as_bytes());
+        assert_eq!(connection.answer(&ours), Found::Part, "{body}");
+        let (head, text) = send(&theirs, Request::post("/v1/check").body(body.into()).unwrap()).await;
+        let names = head.headers().keys().map(|name| name.as_str().to_owned());
+        let names = names.filter(|name| name != "content-length").collect();
+        let expected = (head.status().as_u16(), names, without_times(serde_json::from_str(&text).unwrap()));
+        assert_eq!(read(&connection.output), expected, "{body}");
+        connection.output.clear();
+    }
+}
+
+#[tokio::test]
+async fn a_pipeline_is_answered_in_full_and_what_is_left_is_kept() {
+    let (gate, mut connection) = (gate(), Connection::default());
+    let bad = request("", "no JSON");
+    connection.input.extend_from_slice((request("", BODY).repeat(3) + &bad).as_bytes());
+    assert_eq!(connection.answer(&gate), Found::Unusual);
+    let answers = String::from_utf8(connection.output).unwrap();
+    assert_eq!((answers.matches(" 200 OK").count(), answers.matches(" 429 ").count()), (2, 1));
+    assert_eq!(connection.input, bad.as_bytes());
+}
