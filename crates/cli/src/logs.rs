@@ -9,7 +9,12 @@ use crate::failure::Failure;
 
 /// Starts logging as the settings say.
 pub(crate) fn start(settings: &Settings) -> Result<(), Failure> {
-    let filter = EnvFilter::try_new(&settings.log_level).map_err(|error| {
+    // h2 warns of every connection that it ends because of what a client does: anybody could fill the log with that.
+    let level = match settings.log_level.as_str() {
+        level @ ("info" | "warn") => format!("{level},h2=error"),
+        other => other.to_owned(),
+    };
+    let filter = EnvFilter::try_new(level).map_err(|error| {
         Failure::Usage(format!("--log-level: {error}; use error, warn, info, debug, trace, or a filter such as `info,tollgate_server=debug`"))
     })?;
     let colours = std::io::stderr().is_terminal();
