@@ -93,7 +93,8 @@ impl Session {
         let mut tally = self.tally.borrow_mut();
         self.turns.give_up(|Moment { at_ns, requests }| {
             if at_ns >= self.warmup_ns {
-                tally.give_up(requests, now_ns - at_ns);
+                // What falls due at the very end may do so after the clock was read.
+                tally.give_up(requests, now_ns.saturating_sub(at_ns));
             }
         });
         tally.unanswered = tally.sent.saturating_sub(tally.ended());
