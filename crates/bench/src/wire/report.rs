@@ -36,11 +36,14 @@ pub(super) fn print_heading(effort: &Effort, cores: &Cores, peers: &Peers, load_
     println!(
         "p50, p99, p99.9: open loop, {OPEN_PER_SECOND} a second, Poisson, counted from the plan; RESP in batches as large as the pipeline."
     );
-    if peers.throttlecrab.is_none() {
-        println!(
+    println!(
+        "{}",
+        if peers.throttlecrab.is_some() {
+            "throttlecrab-server is not filled beforehand. It sets no TCP_NODELAY: with pipelines, both sides wait for each other."
+        } else {
             "throttlecrab-server is not on the PATH, and left out (`cargo install throttlecrab-server` needs protoc)."
-        );
-    }
+        }
+    );
     if let Some(load) = load_before {
         println!("Load average of the machine before the run: {load:.2}.");
     }
