@@ -14,7 +14,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 
 use self::bodies::{Budget, Counted};
 use self::impatient::Impatient;
@@ -43,8 +43,9 @@ const PING_TIMEOUT: Duration = Duration::from_secs(10);
 pub(crate) type Sent = Counted<Incoming>;
 
 /// Serves one connection until it closes. When the server stops, requests under way are still answered.
-pub(crate) async fn serve<S, A>(mut stream: Stream, service: S, mut drain: Drain)
+pub(crate) async fn serve<I, S, A>(mut stream: Stream<I>, service: S, mut drain: Drain)
 where
+    I: AsyncRead + AsyncWrite + Unpin,
     S: Fn(Request<Sent>) -> A,
     A: Future<Output = Result<Response, Infallible>> + Send + 'static,
 {

@@ -19,7 +19,7 @@ pub(crate) mod fuzzing;
 mod guard;
 mod problem;
 mod question;
-pub(crate) mod quick;
+mod quick;
 #[cfg(test)]
 mod tests;
 
@@ -36,6 +36,7 @@ use bytes::BytesMut;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tollgate::{Lease, Verdict};
 use tower::Service as _;
 
@@ -43,10 +44,12 @@ pub(crate) use self::answer::denial_body;
 use self::problem::Problem;
 use self::question::{Question, read_lease};
 use crate::connection;
+use crate::drain::Drain;
 use crate::gate::Gate;
 use crate::headers::{self, Wanted};
 use crate::metrics::Protocol;
 use crate::protocol::rls::json::json_check;
+use crate::stream::Stream;
 
 /// The largest body.
 const BODY_BYTES_MAX: usize = 1 << 20;
@@ -78,6 +81,17 @@ POST /json          as envoyproxy/ratelimit
 GET  /healthz, /readyz, /healthcheck
 "#;
 
+/// Serves one connection until it closes.
+pub(crate) async fn serve<I>(mut stream: Stream<I>, service: Service, mut drain: Drain)
+where
+    I: AsyncRead + AsyncWrite + Unpin,
+{
+    if quick::serve(&mut stream, &service.gate, &mut drain).await {
+        let answer = move |request| service.clone().answer(request);
+        connection::serve(stream, answer, drain).await;
+    }
+}
+
 /// What the HTTP listener answers with, where [`quick`] does not. The question that is asked most goes past the router, which would cost
 /// about as much as the answer.
 #[derive(Clone)]
@@ -91,12 +105,7 @@ impl Service {
         Service { router: router(Arc::clone(&gate)), gate }
     }
 
-    /// What it asks.
-    pub(crate) fn gate(&self) -> &Gate {
-        &self.gate
-    }
-
-    pub(crate) async fn answer(
+    async fn answer(
         mut self,
         request: http::Request<connection::Sent>,
     ) -> Result<Response, Infallible> {

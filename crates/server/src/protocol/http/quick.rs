@@ -12,7 +12,7 @@ use std::pin::Pin;
 use std::time::{Duration, UNIX_EPOCH};
 
 use bytes::{Buf, BytesMut};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::{Sleep, sleep, timeout};
 use tollgate::Verdict;
 use tollgate::core::Time;
@@ -43,7 +43,10 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(10);
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Serves a connection as long as its requests are usual. True if somebody else has to go on with it.
-pub(crate) async fn serve(stream: &mut Stream, gate: &Gate, drain: &mut Drain) -> bool {
+pub(super) async fn serve<I>(stream: &mut Stream<I>, gate: &Gate, drain: &mut Drain) -> bool
+where
+    I: AsyncRead + AsyncWrite + Unpin,
+{
     if gate.access().wants_token(Protocol::Http) {
         return true;
     }
