@@ -5,6 +5,7 @@
 
 #![allow(clippy::expect_used, clippy::panic)] // That is how a target says that it has found something.
 
+pub(crate) mod pieces;
 #[cfg(test)]
 mod tests;
 mod yaml;
