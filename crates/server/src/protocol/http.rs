@@ -43,6 +43,7 @@ use tower::Service as _;
 pub(crate) use self::answer::denial_body;
 use self::problem::Problem;
 use self::question::{Question, read_lease};
+use self::quick::Left;
 use crate::connection;
 use crate::drain::Drain;
 use crate::gate::Gate;
@@ -86,9 +87,12 @@ pub(crate) async fn serve<I>(mut stream: Stream<I>, service: Service, mut drain:
 where
     I: AsyncRead + AsyncWrite + Unpin,
 {
-    if quick::serve(&mut stream, &service.gate, &mut drain).await {
-        let answer = move |request| service.clone().answer(request);
-        connection::serve(stream, answer, drain).await;
+    let left = quick::serve(&mut stream, &service.gate, &mut drain).await;
+    let answer = move |request| service.clone().answer(request);
+    match left {
+        Left::Nothing => {}
+        Left::All => connection::serve(stream, answer, drain).await,
+        Left::Rest => connection::go_on(stream, answer, drain).await,
     }
 }
 
@@ -105,10 +109,7 @@ impl Service {
         Service { router: router(Arc::clone(&gate)), gate }
     }
 
-    async fn answer(
-        mut self,
-        request: http::Request<connection::Sent>,
-    ) -> Result<Response, Infallible> {
+    async fn answer(mut self, request: http::Request<connection::Sent>) -> Result<Response, Infallible> {
         let path = request.uri().path();
         if request.method() == Method::POST && path == "/v1/check" {
             return Ok(match guard::admit(&self.gate, path, request.headers()) {
