@@ -17,7 +17,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::AsyncWriteExt;
 
 use self::bodies::{Budget, Counted};
-use self::impatient::Impatient;
+pub(crate) use self::impatient::Impatient;
 use crate::drain::Drain;
 use crate::room::Room;
 use crate::stream::Stream;

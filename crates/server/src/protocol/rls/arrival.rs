@@ -1,11 +1,10 @@
-//! Bodies that are not there yet when their header is: each is waited for in a task of its own, so that nobody else has to.
+//! Bodies that come in pieces: each is waited for in a task of its own, so that nobody else has to.
 //!
 //! All that a connection has sent and not finished is bounded, in bytes and in time.
 
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -19,41 +18,6 @@ use super::{MESSAGE_BYTES_MAX, PREFIX_BYTES};
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 /// What a connection may have sent of bodies that are not whole yet: one that is as long as may be, and then some.
 const UNFINISHED_BYTES_MAX: usize = 16 << 20;
-
-/// What of a body is there.
-pub(super) enum Arrived {
-    Whole(Bytes),
-    Part(BytesMut),
-    /// It will never be whole: the client has gone.
-    Broken,
-}
-
-/// Takes what is there of a body.
-pub(super) fn take(body: &mut RecvStream, context: &mut Context<'_>) -> Arrived {
-    let mut taken = Bytes::new();
-    loop {
-        match body.poll_data(context) {
-            Poll::Ready(Some(Ok(data))) if taken.is_empty() => taken = data,
-            Poll::Ready(Some(Ok(data))) if data.is_empty() => {}
-            Poll::Ready(Some(Ok(data))) => {
-                let mut part = copied(&taken);
-                part.extend_from_slice(&data);
-                return Arrived::Part(part);
-            }
-            Poll::Ready(Some(Err(_))) => return Arrived::Broken,
-            Poll::Ready(None) => return Arrived::Whole(taken),
-            Poll::Pending => return Arrived::Part(copied(&taken)),
-        }
-        if body.is_end_stream() {
-            return Arrived::Whole(taken);
-        }
-    }
-}
-
-/// What has arrived is a part of a buffer that was read into. Whoever keeps it for long would keep the whole buffer.
-fn copied(taken: &[u8]) -> BytesMut {
-    BytesMut::from(taken)
-}
 
 /// What a connection has sent of bodies that are not whole yet.
 #[derive(Debug, Default)]
@@ -86,23 +50,21 @@ impl Drop for Share {
     }
 }
 
-/// Waits for the rest of a body. `Ok(None)` if the client has gone.
+/// Waits for all of a body. `Ok(None)` if the client has gone.
 pub(super) async fn wait(
     body: &mut RecvStream,
-    part: BytesMut,
     unfinished: &Arc<Unfinished>,
 ) -> Result<Option<Bytes>, Status> {
     let too_slow = || Status::deadline_exceeded(format!("no whole message within {BODY_TIMEOUT:?}"));
-    timeout(BODY_TIMEOUT, wait_for_rest(body, part, unfinished)).await.map_err(|_| too_slow())?
+    timeout(BODY_TIMEOUT, wait_for_all(body, unfinished)).await.map_err(|_| too_slow())?
 }
 
-async fn wait_for_rest(
+async fn wait_for_all(
     body: &mut RecvStream,
-    mut part: BytesMut,
     unfinished: &Arc<Unfinished>,
 ) -> Result<Option<Bytes>, Status> {
+    let (mut part, mut new_bytes) = (BytesMut::new(), 0);
     let mut share = Share::none(unfinished);
-    let mut new_bytes = part.len();
     loop {
         check_length(&part)?;
         if !share.grow(new_bytes) {

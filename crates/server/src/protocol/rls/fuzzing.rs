@@ -66,8 +66,8 @@ fn check_answers(gate: &Gate, message: &RateLimitRequest) {
 
 /// What is written by hand is what prost writes. Metadata is left to prost.
 fn check_written(gate: &Gate, verdict: &Verdict, response: &RateLimitResponse) {
-    let written = Writer::default().answer(verdict, gate.settings());
-    let message = message_of(&written).expect("one message, with a prefix");
+    let mut writer = Writer::default();
+    let message = message_of(writer.answer(verdict, gate.settings())).expect("one message, with a prefix");
     let received = RateLimitResponse::decode(message).expect("an answer can be read");
     assert_eq!(received, RateLimitResponse { dynamic_metadata: None, ..response.clone() });
 }
