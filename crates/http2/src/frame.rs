@@ -1,5 +1,8 @@
 //! Frames: nine bytes that say what follows, how much of it, and on which stream.
 
+#[cfg(test)]
+mod tests;
+
 /// The length of a frame's header.
 pub const HEADER_BYTES: usize = 9;
 /// The longest payload that a peer may send, unless it was told that it may send more.

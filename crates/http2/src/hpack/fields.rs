@@ -1,5 +1,8 @@
 //! The fields of a header block, side by side in one buffer that the next block uses again.
 
+#[cfg(test)]
+mod tests;
+
 use super::Field;
 
 /// All fields of one header block, in the order in which they were sent.

@@ -5,6 +5,9 @@
 //! to eight bits, which are nearly all that is ever sent, are found in one step by the next eight bits. Longer ones are found by
 //! their length: it is the first whose last code is not below the next bits.
 
+#[cfg(test)]
+pub(super) mod tests;
+
 use super::HpackError;
 
 /// The symbol after all bytes, which ends all strings: its code may be begun, as padding, but never sent.

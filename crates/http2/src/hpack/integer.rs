@@ -1,5 +1,8 @@
 //! Numbers: in the low bits of a byte if they fit there, and else in as many more as they take, seven bits each, the lowest first.
 
+#[cfg(test)]
+mod tests;
+
 use super::HpackError;
 
 /// The most bytes after the first. Five have 35 bits, which hold any number that is accepted.

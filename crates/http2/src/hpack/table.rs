@@ -4,6 +4,9 @@
 //! only when it is as large as the table may be: so a text is moved once at most for every table's worth of texts that came after it, and
 //! no text is ever in two pieces.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::VecDeque;
 
 use super::{Field, HpackError};
