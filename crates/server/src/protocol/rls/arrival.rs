@@ -59,10 +59,7 @@ pub(super) async fn wait(
     timeout(BODY_TIMEOUT, wait_for_all(body, unfinished)).await.map_err(|_| too_slow())?
 }
 
-async fn wait_for_all(
-    body: &mut RecvStream,
-    unfinished: &Arc<Unfinished>,
-) -> Result<Option<Bytes>, Status> {
+async fn wait_for_all(body: &mut RecvStream, unfinished: &Arc<Unfinished>) -> Result<Option<Bytes>, Status> {
     let (mut part, mut new_bytes) = (BytesMut::new(), 0);
     let mut share = Share::none(unfinished);
     loop {

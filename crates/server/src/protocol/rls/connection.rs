@@ -16,10 +16,10 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
 use tokio::time::{Sleep, sleep, timeout};
 
-use super::batch::Batch;
-use super::back::{self, Pulse};
-use super::front::Front;
 use super::Services;
+use super::back::{self, Pulse};
+use super::batch::Batch;
+use super::front::Front;
 use crate::connection::Impatient;
 use crate::drain::Drain;
 use crate::gate::Gate;

@@ -154,7 +154,9 @@ impl Front {
                 return Err(Violation(code::FRAME_SIZE_ERROR));
             }
             let (payload_start, end) = (start + HEADER_BYTES, start + HEADER_BYTES + length);
-            let (Some(whole), Some(payload)) = (read.get(start..end), read.get(payload_start..end)) else { break };
+            let (Some(whole), Some(payload)) = (read.get(start..end), read.get(payload_start..end)) else {
+                break;
+            };
             self.take_frame(Frame { head, whole, payload, payload_start }, batch)?;
             start = end;
         }
@@ -219,7 +221,8 @@ impl Front {
 
     fn take_continuation(&mut self, frame: Frame<'_>) -> Result<(), Violation> {
         let Head { kind, stream, .. } = frame.head;
-        let begun = self.block.take().filter(|block| kind == kind::CONTINUATION && block.head.stream == stream);
+        let begun =
+            self.block.take().filter(|block| kind == kind::CONTINUATION && block.head.stream == stream);
         let mut block = begun.ok_or(Violation(code::PROTOCOL_ERROR))?;
         block.bytes.extend_from_slice(frame.payload);
         block.pieces += 1;
@@ -341,7 +344,8 @@ impl Front {
 
     fn take_window_update(&mut self, frame: Frame<'_>) -> Result<(), Violation> {
         let Head { stream, .. } = frame.head;
-        let bytes = match <[u8; 4]>::try_from(frame.payload).map(|bytes| u32::from_be_bytes(bytes) << 1 >> 1) {
+        let bytes = match <[u8; 4]>::try_from(frame.payload).map(|bytes| u32::from_be_bytes(bytes) << 1 >> 1)
+        {
             Err(_) => return Err(Violation(code::FRAME_SIZE_ERROR)),
             // Of a stream, it would be that stream's error alone. Nobody makes it.
             Ok(0) => return Err(Violation(code::PROTOCOL_ERROR)),

@@ -38,7 +38,9 @@ pub(super) fn read<'a>(fields: &'a Fields, gate: &Gate) -> Option<Option<&'a [u8
             b"te" if value == b"trailers" => {}
             b"grpc-encoding" if value == b"identity" => {}
             b"te" | b"grpc-encoding" | b"content-length" | b"host" => return None,
-            b"connection" | b"keep-alive" | b"proxy-connection" | b"transfer-encoding" | b"upgrade" => return None,
+            b"connection" | b"keep-alive" | b"proxy-connection" | b"transfer-encoding" | b"upgrade" => {
+                return None;
+            }
             _ if !is_name(name) => return None,
             _ => {}
         }
