@@ -135,7 +135,7 @@ fn check_wire(wire: &[u8], table_bytes_max: u32, expected: impl Iterator<Item = 
     let mut fields = Fields::new(FIELDS_BYTES_MAX);
     let mut blocks = blocks(wire).into_iter();
     for (nth, expected) in expected.enumerate() {
-        let block = blocks.next().unwrap_or_else(|| panic!("no block {nth}"));
+        let block = blocks.next().unwrap();
         decoder.decode(&block, &mut fields).unwrap();
         let read: Vec<_> = fields.iter().map(|(name, value)| (name.to_vec(), value.to_vec())).collect();
         assert!(read == expected, "block {nth}: {read:?}\nis not {expected:?}");
@@ -229,56 +229,15 @@ fn plain(request: HeaderMap) -> Exchange {
 
 #[test]
 fn every_name_that_has_a_place() {
-    let names = [
-        "accept-charset",
-        "accept-encoding",
-        "accept-language",
-        "accept-ranges",
-        "accept",
-        "access-control-allow-origin",
-        "age",
-        "allow",
-        "authorization",
-        "cache-control",
-        "content-disposition",
-        "content-encoding",
-        "content-language",
-        "content-length",
-        "content-location",
-        "content-range",
-        "content-type",
-        "cookie",
-        "date",
-        "etag",
-        "expect",
-        "expires",
-        "from",
-        "host",
-        "if-match",
-        "if-modified-since",
-        "if-none-match",
-        "if-range",
-        "if-unmodified-since",
-        "last-modified",
-        "link",
-        "location",
-        "max-forwards",
-        "proxy-authenticate",
-        "proxy-authorization",
-        "range",
-        "referer",
-        "refresh",
-        "retry-after",
-        "server",
-        "set-cookie",
-        "strict-transport-security",
-        "user-agent",
-        "vary",
-        "via",
-        "www-authenticate",
-    ];
+    // All but `transfer-encoding`, which nobody may send.
+    let names = "accept-charset accept-encoding accept-language accept-ranges accept access-control-allow-origin age allow \
+        authorization cache-control content-disposition content-encoding content-language content-length \
+        content-location content-range content-type cookie date etag expect expires from host if-match \
+        if-modified-since if-none-match if-range if-unmodified-since last-modified link location max-forwards \
+        proxy-authenticate proxy-authorization range referer refresh retry-after server set-cookie \
+        strict-transport-security user-agent vary via www-authenticate";
     let mut request = HeaderMap::new();
-    for name in names {
+    for name in names.split(' ') {
         let value = if name == "content-length" { "0" } else { "gzip, deflate" };
         request.insert(name, HeaderValue::from_static(value));
     }
