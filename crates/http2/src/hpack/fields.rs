@@ -5,6 +5,10 @@ mod tests;
 
 use super::Field;
 
+/// Room that is kept from block to block. What a longer one took is given back.
+const TEXT_BYTES_KEPT: usize = 4096;
+const FIELDS_KEPT: usize = 128;
+
 /// All fields of one header block, in the order in which they were sent.
 #[derive(Debug)]
 pub struct Fields {
@@ -56,7 +60,9 @@ impl Fields {
     #[inline]
     pub(super) fn clear(&mut self) {
         self.text.clear();
+        self.text.shrink_to(TEXT_BYTES_KEPT);
         self.lengths.clear();
+        self.lengths.shrink_to(FIELDS_KEPT);
         self.bytes = 0;
     }
 

@@ -367,7 +367,9 @@ fn some_resets_among_many_questions_are_no_attack() {
         let stream = 4 * at + 1;
         let reset = frame(kind::RST_STREAM, 0, stream, &[0, 0, 0, 8]);
         wire.send(&[call(stream), reset, question(stream + 2)].concat()).unwrap();
+        wire.send(&frame(kind::WINDOW_UPDATE, 0, 0, &10_000_u32.to_be_bytes())).unwrap();
     }
+    assert!(wire.passed().is_empty());
 }
 
 #[test]
@@ -435,7 +437,7 @@ fn a_header_that_is_too_long_is_that_calls_alone() {
     let mut wire = wire();
     // Each names the field that the first has put into the table.
     let mut block = vec![0x40, 1, b'a'];
-    block.extend_from_slice(&[0x7f, 0x80, 0x1d]); // 3967 bytes
+    block.extend_from_slice(&[0x7f, 0x80, 0x1e]); // 3967 bytes
     block.extend_from_slice(&[b'v'; 3967]);
     block.extend_from_slice(&[0xbe; 100]);
     wire.send(&frame(kind::HEADERS, flag::END_HEADERS, 1, &block)).unwrap();
@@ -455,7 +457,7 @@ fn much_that_is_to_be_passed_on_is_passed_on_first() {
     assert!(taken < sent.len() && wire.front.is_full());
     assert!(wire.front.inward().len() < INWARD_BYTES_MAX + 20_000);
     wire.passed();
-    wire.send(&sent[taken..taken + HEADER_BYTES + 10_020]).unwrap();
+    wire.send(&sent[taken..taken + headers(1, &fields).len()]).unwrap();
     assert_eq!(wire.passed().len(), 1);
 }
 
@@ -481,6 +483,6 @@ fn no_memory_is_taken_for_questions_like_those_before() {
         wire.send(&update).unwrap();
         allocated.count_total
     };
-    (0..3).for_each(|_| drop(ask(&mut wire)));
-    assert_eq!(ask(&mut wire), 0);
+    let allocated: Vec<u64> = (0..4).map(|_| ask(&mut wire)).collect();
+    assert_eq!(allocated.last(), Some(&0), "{allocated:?}");
 }
