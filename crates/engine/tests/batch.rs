@@ -115,7 +115,9 @@ fn check(all: &[Asked], size: usize, prepare: impl Fn(&Engine)) {
     for (batch, requests) in requests.chunks(size).enumerate() {
         if batch == 2 {
             let later = format!("{RULES}{POLICIES_LATER}");
-            [&one, &other].into_iter().for_each(|engine| install(engine, &later, START));
+            for engine in [&one, &other] {
+                install(engine, &later, START);
+            }
         }
         let mut answers = Vec::new();
         other.decide_batch(requests, START, |index, answer| {
