@@ -281,11 +281,19 @@ pub(crate) fn nearest<'a>(wrong: &str, words: impl Iterator<Item = &'a str>) -> 
         word.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase()
     };
     let bare_wrong = bare(wrong);
+    let strokes = |word: &str| {
+        let strokes_max = word.len().max(wrong.len()) / 3;
+        let bare_length = word.bytes().filter(u8::is_ascii_alphanumeric).count();
+        // Letters that one of the words has too many take a stroke each.
+        if bare_length.abs_diff(bare_wrong.len()) > strokes_max {
+            return None;
+        }
+        Some(damerau_levenshtein(&bare_wrong, &bare(word))).filter(|strokes| *strokes <= strokes_max)
+    };
     words
         .take(WORDS_MAX)
         .filter(|word| word.chars().count() <= CHARS_MAX)
-        .map(|word| (damerau_levenshtein(&bare_wrong, &bare(word)), word))
-        .filter(|(distance, word)| *distance <= word.len().max(wrong.len()) / 3)
-        .min_by_key(|(distance, _)| *distance)
+        .filter_map(|word| Some((strokes(word)?, word)))
+        .min_by_key(|(strokes, _)| *strokes)
         .map(|(_, word)| word)
 }

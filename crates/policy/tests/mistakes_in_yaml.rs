@@ -438,4 +438,15 @@ fn control_characters() {
        | ^^^^^^^^^^^^^
        = a file of rules has the keys domain, descriptors, policies, tenant_key, tenants, enabled, forward_auth
     ");
+    assert_snapshot!(said("
+        domain: shop
+        tenant_key: user
+        tenants: {a\u{1b}b: {}}
+    "), @r"
+    rules.yaml:3:16: `a\u{1b}b` must be text, not a mapping
+       |
+     3 | tenants: {a\u{1b}b: {}}
+       |                     ^
+       = write `a\u{1b}b:` and the value on one line
+    ");
 }

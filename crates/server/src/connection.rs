@@ -14,7 +14,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 
 use self::bodies::{Budget, Counted};
 pub(crate) use self::impatient::Impatient;
@@ -42,13 +42,20 @@ const PING_TIMEOUT: Duration = Duration::from_secs(10);
 /// The body of a request.
 pub(crate) type Sent = Counted<Incoming>;
 
+/// Which HTTP a client speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Version {
+    Http1,
+    Http2,
+}
+
 /// Serves one connection until it closes. When the server stops, requests under way are still answered.
-pub(crate) async fn serve<S, A>(mut stream: Stream, service: S, mut drain: Drain)
+pub(crate) async fn serve<I, S, A>(mut stream: Stream<I>, service: S, mut drain: Drain)
 where
+    I: AsyncRead + AsyncWrite + Unpin,
     S: Fn(Request<Sent>) -> A,
     A: Future<Output = Result<Response, Infallible>> + Send + 'static,
 {
-    let peer = stream.peer();
     let is_http2 = tokio::select! {
         biased; // Who has spoken is served, even if the server stops at this very moment.
         // Without a time-out, a client that says nothing would keep its connection for ever.
@@ -63,6 +70,26 @@ where
         let _ = stream.shutdown().await; // TLS says that this is the end.
         return;
     };
+    serve_as(if is_http2 { Version::Http2 } else { Version::Http1 }, stream, service, drain).await;
+}
+
+/// Serves the rest of a connection on which HTTP/1.1 was spoken already. Nobody changes to HTTP/2 in the midst of it.
+pub(crate) async fn go_on<I, S, A>(stream: Stream<I>, service: S, drain: Drain)
+where
+    I: AsyncRead + AsyncWrite + Unpin,
+    S: Fn(Request<Sent>) -> A,
+    A: Future<Output = Result<Response, Infallible>> + Send + 'static,
+{
+    serve_as(Version::Http1, stream, service, drain).await;
+}
+
+async fn serve_as<I, S, A>(version: Version, stream: Stream<I>, service: S, mut drain: Drain)
+where
+    I: AsyncRead + AsyncWrite + Unpin,
+    S: Fn(Request<Sent>) -> A,
+    A: Future<Output = Result<Response, Infallible>> + Send + 'static,
+{
+    let peer = stream.peer();
     let (bodies, visit) = (Budget::default(), Visit::new(Arc::clone(stream.room())));
     let asked = Arc::clone(&visit.has_asked);
     let service = service_fn(move |mut request: Request<Incoming>| {
@@ -89,7 +116,7 @@ where
         }};
     }
     // Boxed, so that whoever has not said anything yet does not take the room of those who have.
-    let ended = if is_http2 {
+    let ended = if version == Version::Http2 {
         let mut builder = http2::Builder::new(TokioExecutor::new());
         builder
             .timer(TokioTimer::new())

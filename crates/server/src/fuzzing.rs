@@ -5,6 +5,7 @@
 
 #![allow(clippy::expect_used, clippy::panic)] // That is how a target says that it has found something.
 
+pub(crate) mod pieces;
 #[cfg(test)]
 mod tests;
 mod yaml;
@@ -20,7 +21,7 @@ use tollgate::{EngineSettings, LedgerSettings};
 
 pub use self::yaml::yaml;
 use crate::gate::{Gate, GateSettings};
-pub use crate::protocol::http::fuzzing::{http_auth, json};
+pub use crate::protocol::http::fuzzing::{http_auth, json, quick};
 pub use crate::protocol::resp::fuzzing::resp;
 pub use crate::protocol::rls::fuzzing::rls;
 

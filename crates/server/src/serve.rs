@@ -210,15 +210,7 @@ fn web(router: axum::Router) -> Handler {
 
 fn http(gate: &Arc<Gate>) -> Handler {
     let service = http::Service::new(Arc::clone(gate));
-    Arc::new(move |mut stream, mut drain| {
-        let service = service.clone();
-        Box::pin(async move {
-            if http::quick::serve(&mut stream, service.gate(), &mut drain).await {
-                let answer = move |request| service.clone().answer(request);
-                connection::serve(stream, answer, drain).await;
-            }
-        })
-    })
+    Arc::new(move |stream, drain| Box::pin(http::serve(stream, service.clone(), drain)))
 }
 
 fn grpc(gate: &Arc<Gate>) -> Handler {

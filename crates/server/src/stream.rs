@@ -23,15 +23,16 @@ pub(crate) struct Peer {
 }
 
 /// A connection.
-pub(crate) struct Stream {
-    io: Io,
+pub(crate) struct Stream<I = Io> {
+    io: I,
     peer: Peer,
     room: Arc<Room>,
     /// What was read to find out what the client speaks, and has still to be read by whoever serves it.
     head: BytesMut,
 }
 
-enum Io {
+/// What carries the bytes of clients.
+pub(crate) enum Io {
     Plain(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
 }
@@ -44,13 +45,15 @@ impl Stream {
     pub(crate) fn tls(stream: TlsStream<TcpStream>, peer: Peer) -> Stream {
         Stream::new(Io::Tls(Box::new(stream)), peer)
     }
+}
 
-    fn new(io: Io, peer: Peer) -> Stream {
+impl<I> Stream<I> {
+    pub(crate) fn new(io: I, peer: Peer) -> Stream<I> {
         Stream { io, peer, room: Arc::new(Room::new(usize::MAX)), head: BytesMut::new() }
     }
 
     /// The same connection as one of those that share a room.
-    pub(crate) fn within(self, room: Arc<Room>) -> Stream {
+    pub(crate) fn within(self, room: Arc<Room>) -> Stream<I> {
         Stream { room, ..self }
     }
 
@@ -69,7 +72,9 @@ impl Stream {
         bytes.extend_from_slice(&self.head);
         self.head = bytes;
     }
+}
 
+impl<I: AsyncRead + Unpin> Stream<I> {
     /// Waits until it is clear whether the client speaks HTTP/2. What it has said so far is still there to be read. An error if the
     /// client has gone.
     pub(crate) async fn speaks_http2(&mut self) -> io::Result<bool> {
@@ -81,18 +86,14 @@ impl Stream {
             if seen == PREFACE.len() {
                 return Ok(true);
             }
-            let read = match &mut self.io {
-                Io::Plain(stream) => stream.read_buf(&mut self.head).await?,
-                Io::Tls(stream) => stream.read_buf(&mut self.head).await?,
-            };
-            if read == 0 {
+            if self.io.read_buf(&mut self.head).await? == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
         }
     }
 }
 
-impl AsyncRead for Stream {
+impl<I: AsyncRead + Unpin> AsyncRead for Stream<I> {
     fn poll_read(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -105,16 +106,52 @@ impl AsyncRead for Stream {
             stream.head.advance(length);
             return Poll::Ready(Ok(()));
         }
-        match &mut stream.io {
+        Pin::new(&mut stream.io).poll_read(context, buffer)
+    }
+}
+
+impl<I: AsyncWrite + Unpin> AsyncWrite for Stream<I> {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().io).poll_write(context, bytes)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().io).poll_write_vectored(context, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().io).poll_flush(context)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().io).poll_shutdown(context)
+    }
+}
+
+impl AsyncRead for Io {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self.get_mut() {
             Io::Plain(stream) => Pin::new(stream).poll_read(context, buffer),
             Io::Tls(stream) => Pin::new(stream).poll_read(context, buffer),
         }
     }
 }
 
-impl AsyncWrite for Stream {
+impl AsyncWrite for Io {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        match &mut self.get_mut().io {
+        match self.get_mut() {
             Io::Plain(stream) => Pin::new(stream).poll_write(context, bytes),
             Io::Tls(stream) => Pin::new(stream).poll_write(context, bytes),
         }
@@ -125,28 +162,28 @@ impl AsyncWrite for Stream {
         context: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        match &mut self.get_mut().io {
+        match self.get_mut() {
             Io::Plain(stream) => Pin::new(stream).poll_write_vectored(context, slices),
             Io::Tls(stream) => Pin::new(stream).poll_write_vectored(context, slices),
         }
     }
 
     fn is_write_vectored(&self) -> bool {
-        match &self.io {
+        match self {
             Io::Plain(stream) => stream.is_write_vectored(),
             Io::Tls(stream) => stream.is_write_vectored(),
         }
     }
 
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut self.get_mut().io {
+        match self.get_mut() {
             Io::Plain(stream) => Pin::new(stream).poll_flush(context),
             Io::Tls(stream) => Pin::new(stream).poll_flush(context),
         }
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut self.get_mut().io {
+        match self.get_mut() {
             Io::Plain(stream) => Pin::new(stream).poll_shutdown(context),
             Io::Tls(stream) => Pin::new(stream).poll_shutdown(context),
         }

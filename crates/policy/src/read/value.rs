@@ -143,8 +143,10 @@ impl Reader<'_, '_> {
         if let Content::Scalar(scalar) = &entry.value.content {
             return Some(scalar);
         }
-        let what = format!("`{}` must be {wanted}, not {}", entry.key, entry.value.kind());
-        self.wrong(entry.value.mark, what, format!("write `{}:` and the value on one line", entry.key));
+        // The key may be a person's own, such as the name of a tenant.
+        let what = format!("{} must be {wanted}, not {}", quote(&entry.key), entry.value.kind());
+        let hint = format!("write {} and the value on one line", quote(&format!("{}:", entry.key)));
+        self.wrong(entry.value.mark, what, hint);
         None
     }
 }

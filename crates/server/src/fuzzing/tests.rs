@@ -42,3 +42,8 @@ fn yaml() {
 fn http_auth() {
     check("http_auth", super::http_auth);
 }
+
+#[test]
+fn quick() {
+    check("quick", super::quick);
+}

@@ -19,7 +19,7 @@ pub(crate) mod fuzzing;
 mod guard;
 mod problem;
 mod question;
-pub(crate) mod quick;
+mod quick;
 #[cfg(test)]
 mod tests;
 
@@ -36,17 +36,21 @@ use bytes::BytesMut;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tollgate::{Lease, Verdict};
 use tower::Service as _;
 
 pub(crate) use self::answer::denial_body;
 use self::problem::Problem;
 use self::question::{Question, read_lease};
+use self::quick::Left;
 use crate::connection;
+use crate::drain::Drain;
 use crate::gate::Gate;
 use crate::headers::{self, Wanted};
 use crate::metrics::Protocol;
 use crate::protocol::rls::json::json_check;
+use crate::stream::Stream;
 
 /// The largest body.
 const BODY_BYTES_MAX: usize = 1 << 20;
@@ -78,6 +82,20 @@ POST /json          as envoyproxy/ratelimit
 GET  /healthz, /readyz, /healthcheck
 "#;
 
+/// Serves one connection until it closes.
+pub(crate) async fn serve<I>(mut stream: Stream<I>, service: Service, mut drain: Drain)
+where
+    I: AsyncRead + AsyncWrite + Unpin,
+{
+    let left = quick::serve(&mut stream, &service.gate, &mut drain).await;
+    let answer = move |request| service.clone().answer(request);
+    match left {
+        Left::Nothing => {}
+        Left::All => connection::serve(stream, answer, drain).await,
+        Left::Rest => connection::go_on(stream, answer, drain).await,
+    }
+}
+
 /// What the HTTP listener answers with, where [`quick`] does not. The question that is asked most goes past the router, which would cost
 /// about as much as the answer.
 #[derive(Clone)]
@@ -91,15 +109,7 @@ impl Service {
         Service { router: router(Arc::clone(&gate)), gate }
     }
 
-    /// What it asks.
-    pub(crate) fn gate(&self) -> &Gate {
-        &self.gate
-    }
-
-    pub(crate) async fn answer(
-        mut self,
-        request: http::Request<connection::Sent>,
-    ) -> Result<Response, Infallible> {
+    async fn answer(mut self, request: http::Request<connection::Sent>) -> Result<Response, Infallible> {
         let path = request.uri().path();
         if request.method() == Method::POST && path == "/v1/check" {
             return Ok(match guard::admit(&self.gate, path, request.headers()) {

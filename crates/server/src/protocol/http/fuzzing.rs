@@ -1,8 +1,10 @@
 //! Any bytes as a body: an answer, or an error that says what is wrong. Never a failure of the server's own.
 
-#![allow(clippy::expect_used)] // That is how a target says that it has found something.
+#![allow(clippy::expect_used, clippy::panic)] // That is how a target says that it has found something.
 
+mod answers;
 mod auth;
+mod quick;
 
 use std::sync::Arc;
 
@@ -15,6 +17,7 @@ use serde_json::{Value, json};
 use tower::Service;
 
 pub use self::auth::http_auth;
+pub use self::quick::quick;
 use crate::fuzzing::{block_on, check_field, with_gate};
 
 /// The first byte says where the body is sent: `c`heck, `p`eek, `a`cquire, `r`elease or `j`son. Any other byte is a `c`.

@@ -7,12 +7,12 @@
 #[cfg(test)]
 mod tests;
 
-use std::io::Write as _;
+use std::io::{self, Write as _};
 use std::pin::Pin;
 use std::time::{Duration, UNIX_EPOCH};
 
 use bytes::{Buf, BytesMut};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::{Sleep, sleep, timeout};
 use tollgate::Verdict;
 use tollgate::core::Time;
@@ -42,23 +42,33 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(10);
 /// How long a client may take none of its answers.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Serves a connection as long as its requests are usual. True if somebody else has to go on with it.
-pub(crate) async fn serve(stream: &mut Stream, gate: &Gate, drain: &mut Drain) -> bool {
+/// What somebody else has to serve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Left {
+    /// The connection has ended.
+    Nothing,
+    /// Nothing was answered yet, and nobody knows what the client speaks.
+    All,
+    /// The client speaks HTTP/1.1.
+    Rest,
+}
+
+/// Serves a connection as long as its requests are usual.
+pub(super) async fn serve<I>(stream: &mut Stream<I>, gate: &Gate, drain: &mut Drain) -> Left
+where
+    I: AsyncRead + AsyncWrite + Unpin,
+{
     if gate.access().wants_token(Protocol::Http) {
-        return true;
+        return Left::All;
     }
-    let mut connection = Connection::default();
+    let (mut connection, mut left) = (Connection::default(), Left::All);
     let mut watchman = Watchman::new();
     loop {
         let found = connection.answer(gate);
         if !connection.output.is_empty() {
-            watchman.has_asked = true;
-            let written = async {
-                stream.write_all(&connection.output).await?;
-                stream.flush().await // TLS may hold some of it back.
-            };
-            if !matches!(timeout(WRITE_TIMEOUT, written).await, Ok(Ok(()))) {
-                return false;
+            (watchman.has_asked, left) = (true, Left::Rest);
+            if write(stream, &connection.output).await.is_err() {
+                return Left::Nothing;
             }
             connection.output.clear();
         }
@@ -77,15 +87,26 @@ pub(crate) async fn serve(stream: &mut Stream, gate: &Gate, drain: &mut Drain) -
         match read {
             Ok(0) if connection.input.is_empty() => {
                 let _ = stream.shutdown().await; // The client may be gone already.
-                return false;
+                return Left::Nothing;
             }
             Ok(0) => break,
             Ok(_) => {}
-            Err(_) => return false,
+            Err(_) => return Left::Nothing,
         }
     }
     stream.unread(connection.input);
-    true
+    left
+}
+
+/// Writes answers to a client that takes some of them every now and then.
+async fn write(stream: &mut (impl AsyncWrite + Unpin), mut answers: &[u8]) -> io::Result<()> {
+    while !answers.is_empty() {
+        match timeout(WRITE_TIMEOUT, stream.write(answers)).await?? {
+            0 => return Err(io::ErrorKind::WriteZero.into()),
+            taken => answers = &answers[taken..],
+        }
+    }
+    timeout(WRITE_TIMEOUT, stream.flush()).await? // TLS may hold some of it back.
 }
 
 /// Looks at a connection every now and then. A timer for every request would cost more than the request.

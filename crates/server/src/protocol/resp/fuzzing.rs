@@ -3,15 +3,14 @@
 #![allow(clippy::expect_used, clippy::panic)] // That is how a target says that it has found something.
 
 mod answers;
-mod pieces;
 
 use super::connection;
 use super::frame::{Parser, ProtocolError};
 use crate::drain::Stopper;
+use crate::fuzzing::pieces::{Lengths, Pieces};
 use crate::fuzzing::{block_on, with_gate};
 use crate::room::Room;
 use answers::{Answer, read_all};
-use pieces::{Lengths, Pieces};
 
 /// The first bytes say how long the pieces are, in turn: see [`Lengths`]. The others are what a client sends.
 pub fn resp(bytes: &[u8]) {

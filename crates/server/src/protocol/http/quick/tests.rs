@@ -2,11 +2,15 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::collections::BTreeSet;
+use std::net::{Ipv4Addr, SocketAddr};
 
 use http::Request;
 
 use super::super::tests::{gate, send, without_times};
 use super::*;
+use crate::drain::Stopper;
+use crate::fuzzing::pieces::{Lengths, Pieces};
+use crate::stream::Peer;
 
 const BODY: &str = r#"{"policy":"search","key":"a"}"#;
 
@@ -110,4 +114,66 @@ async fn a_pipeline_is_answered_in_full_and_what_is_left_is_kept() {
     let answers = String::from_utf8(connection.output).unwrap();
     assert_eq!((answers.matches(" 200 OK").count(), answers.matches(" 429 ").count()), (2, 1));
     assert_eq!(connection.input, bad.as_bytes());
+}
+
+fn peer() -> Peer {
+    Peer { address: SocketAddr::from((Ipv4Addr::LOCALHOST, 4711)) }
+}
+
+/// What is left of a connection on which this is all that comes.
+async fn left_of(sent: &str) -> (Left, String) {
+    let mut pieces = Pieces::new(sent.as_bytes(), Lengths::whole());
+    let mut stream = Stream::new(&mut pieces, peer());
+    let left = serve(&mut stream, &gate(), &mut Stopper::new().drain()).await;
+    let mut rest = String::new();
+    stream.read_to_string(&mut rest).await.unwrap();
+    (left, rest)
+}
+
+#[tokio::test]
+async fn who_was_answered_speaks_http_1_for_good() {
+    const HTTP2: &str = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+    let nothing = (Left::Nothing, String::new());
+    assert_eq!(left_of("").await, nothing);
+    assert_eq!(left_of(&request("", BODY)).await, nothing);
+    assert_eq!(left_of(HTTP2).await, (Left::All, HTTP2.to_owned()));
+    assert_eq!(left_of(&(request("", BODY) + HTTP2)).await, (Left::Rest, HTTP2.to_owned()));
+}
+
+/// A client that has asked much and takes a little of the answers every now and then. Returns how much it was told, and what was left.
+async fn told(pause: Duration) -> (usize, Left) {
+    const ASKED: usize = 200;
+    let (mut client, server) = tokio::io::duplex(request("", BODY).len() * ASKED);
+    client.write_all(request("", BODY).repeat(ASKED).as_bytes()).await.unwrap();
+    let (gate, stopper) = (gate(), Stopper::new());
+    let serving = async {
+        let mut stream = Stream::new(server, peer());
+        serve(&mut stream, &gate, &mut stopper.drain()).await
+    };
+    let reading = async {
+        let mut answers = String::new();
+        let mut some = [0; 1_024];
+        while let Ok(length @ 1..) = client.read(&mut some).await {
+            answers.push_str(std::str::from_utf8(&some[..length]).unwrap());
+            if answers.matches("HTTP/1.1 ").count() == ASKED {
+                client.shutdown().await.unwrap();
+            }
+            sleep(pause).await;
+        }
+        answers.matches("HTTP/1.1 ").count()
+    };
+    let (left, told) = tokio::join!(serving, reading);
+    (told, left)
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_takes_answers_slowly_gets_them_all() {
+    assert_eq!(told(WRITE_TIMEOUT / 2).await, (200, Left::Nothing));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_takes_none_for_long_is_not_waited_for() {
+    let (told, left) = told(WRITE_TIMEOUT * 2).await;
+    assert!((1..200).contains(&told), "{told}");
+    assert_eq!(left, Left::Nothing);
 }

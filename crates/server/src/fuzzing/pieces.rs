@@ -1,4 +1,4 @@
-//! A client without a network: what it sends comes in pieces, and what it is sent is kept.
+//! A client without a network: what it sends comes in pieces, each of which has to be waited for, and what it is sent is kept.
 
 use std::io;
 use std::pin::Pin;
@@ -8,40 +8,44 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// How long the pieces of a stream are: each byte one length, in turn. Zero is all that is left.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Lengths {
+pub(crate) struct Lengths {
     bytes: [u8; 4],
     at: usize,
 }
 
 impl Lengths {
-    pub(super) fn new(bytes: [u8; 4]) -> Lengths {
+    pub(crate) fn new(bytes: [u8; 4]) -> Lengths {
         Lengths { bytes, at: 0 }
     }
 
     /// Everything at once.
-    pub(super) fn whole() -> Lengths {
+    pub(crate) fn whole() -> Lengths {
         Lengths::new([0; 4])
     }
 
-    pub(super) fn next(&mut self) -> usize {
+    pub(crate) fn next(&mut self) -> usize {
         let length = self.bytes[self.at % self.bytes.len()];
         self.at += 1;
         if length == 0 { usize::MAX } else { usize::from(length) }
     }
 }
 
-pub(super) struct Pieces<'a> {
+pub(crate) struct Pieces<'a> {
     unsent: &'a [u8],
+    /// What is left of the piece that has arrived.
+    arrived: usize,
     lengths: Lengths,
+    /// Whether somebody waits for the next piece.
+    is_awaited: bool,
     written: Vec<u8>,
 }
 
 impl<'a> Pieces<'a> {
-    pub(super) fn new(stream: &'a [u8], lengths: Lengths) -> Pieces<'a> {
-        Pieces { unsent: stream, lengths, written: Vec::new() }
+    pub(crate) fn new(stream: &'a [u8], lengths: Lengths) -> Pieces<'a> {
+        Pieces { unsent: stream, arrived: 0, lengths, is_awaited: false, written: Vec::new() }
     }
 
-    pub(super) fn written(&self) -> &[u8] {
+    pub(crate) fn written(&self) -> &[u8] {
         &self.written
     }
 }
@@ -49,13 +53,22 @@ impl<'a> Pieces<'a> {
 impl AsyncRead for Pieces<'_> {
     fn poll_read(
         mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
+        context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let length = self.lengths.next().min(self.unsent.len()).min(buffer.remaining());
-        let (piece, unsent) = self.unsent.split_at(length);
-        buffer.put_slice(piece);
+        if self.arrived == 0 {
+            self.is_awaited = !self.is_awaited;
+            if self.is_awaited {
+                context.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            self.arrived = self.lengths.next().min(self.unsent.len());
+        }
+        let length = self.arrived.min(buffer.remaining());
+        let (read, unsent) = self.unsent.split_at(length);
+        buffer.put_slice(read);
         self.unsent = unsent;
+        self.arrived -= length;
         Poll::Ready(Ok(()))
     }
 }
