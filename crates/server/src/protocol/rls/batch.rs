@@ -45,6 +45,10 @@ impl Batch {
         self.calls.len()
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.calls.is_empty()
+    }
+
     /// Whether what is there is to be answered first.
     pub(super) fn is_full(&self) -> bool {
         self.calls.len() >= CALLS_MAX

@@ -19,7 +19,7 @@ use tokio::time::{Sleep, sleep, timeout};
 use super::Services;
 use super::back::{self, Pulse};
 use super::batch::Batch;
-use super::front::Front;
+use super::front::{Front, Taken};
 use crate::connection::Impatient;
 use crate::drain::Drain;
 use crate::gate::Gate;
@@ -201,19 +201,24 @@ impl Connection {
     /// Takes what was read as far as it can be taken, and answers the questions in it. How many bytes that are.
     fn serve(&mut self, read: &[u8]) -> usize {
         let taken = self.front.take(read, &mut self.batch);
-        self.has_more = self.batch.is_full() || self.front.is_full();
         let count = self.batch.len();
         if count > 0 {
             self.batch.answer(&self.gate, read, self.front.outward());
             self.front.has_answered(count);
             self.is_felt.store(true, Ordering::Relaxed); // orders nothing else
         }
-        taken.unwrap_or_else(|violation| {
-            tracing::debug!(code = violation.0, "a client breaks the rules of HTTP/2");
-            self.front.end(violation);
-            self.has_client_ended = true;
-            read.len()
-        })
+        match taken {
+            Ok(Taken { bytes, has_more }) => {
+                self.has_more = has_more;
+                bytes
+            }
+            Err(violation) => {
+                tracing::debug!(code = violation.0, "a client breaks the rules of HTTP/2");
+                self.front.end(violation);
+                self.has_client_ended = true;
+                read.len()
+            }
+        }
     }
 
     /// Ready when calls have waited long enough for their messages, which are then h2's to wait for.

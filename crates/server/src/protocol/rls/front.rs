@@ -81,6 +81,14 @@ struct Frame<'a> {
     payload_start: usize,
 }
 
+/// How much was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Taken {
+    pub(super) bytes: usize,
+    /// Whether there is more that can be taken as soon as the batch is answered and all is passed on.
+    pub(super) has_more: bool,
+}
+
 /// How far a connection has been read, and what it has to say.
 pub(super) struct Front {
     gate: Arc<Gate>,
@@ -138,29 +146,36 @@ impl Front {
         !self.held.is_empty()
     }
 
-    /// Takes the frames that are whole, and says how many bytes they are. Questions are put into the batch, by where they lie.
-    /// Stops when the batch is full or much is to be passed on.
-    pub(super) fn take(&mut self, read: &[u8], batch: &mut Batch) -> Result<usize, Violation> {
-        let mut start = 0;
+    /// Takes the frames that are whole. Questions are put into the batch, by where they lie. Stops when the batch is full or much is to be
+    /// passed on.
+    pub(super) fn take(&mut self, read: &[u8], batch: &mut Batch) -> Result<Taken, Violation> {
+        let mut bytes = 0;
         if !self.has_greeted {
-            let Some(preface) = read.get(..PREFACE.len()) else { return Ok(0) };
+            let Some(preface) = read.get(..PREFACE.len()) else {
+                return Ok(Taken { bytes, has_more: false });
+            };
             self.inward.extend_from_slice(preface);
-            (self.has_greeted, start) = (true, PREFACE.len());
+            (self.has_greeted, bytes) = (true, PREFACE.len());
         }
-        while !batch.is_full() && !self.is_full() {
-            let Some(head) = read.get(start..).and_then(Head::read) else { break };
+        loop {
+            let Some(head) = read.get(bytes..).and_then(Head::read) else { break };
             let length = usize::try_from(head.length).unwrap_or(usize::MAX);
             if length > PAYLOAD_BYTES_MAX {
                 return Err(Violation(code::FRAME_SIZE_ERROR));
             }
-            let (payload_start, end) = (start + HEADER_BYTES, start + HEADER_BYTES + length);
-            let (Some(whole), Some(payload)) = (read.get(start..end), read.get(payload_start..end)) else {
+            let (payload_start, end) = (bytes + HEADER_BYTES, bytes + HEADER_BYTES + length);
+            let (Some(whole), Some(payload)) = (read.get(bytes..end), read.get(payload_start..end)) else {
                 break;
             };
+            // Settings change what the answers to all later questions must heed, and to no earlier one.
+            let is_turn = head.kind == kind::SETTINGS && !batch.is_empty();
+            if is_turn || batch.is_full() || self.is_full() {
+                return Ok(Taken { bytes, has_more: true });
+            }
             self.take_frame(Frame { head, whole, payload, payload_start }, batch)?;
-            start = end;
+            bytes = end;
         }
-        Ok(start)
+        Ok(Taken { bytes, has_more: false })
     }
 
     /// Passes on all calls that wait for their messages.
@@ -251,12 +266,11 @@ impl Front {
             self.outward.refuse_header(stream);
             return Ok(());
         }
-        if !is_end && self.held.len() < HELD_MAX && self.outward.has_room() {
-            if let Some(token) = plain::read(&self.fields, &self.gate) {
-                let token = token.map(Box::from);
-                self.held.push_back(Held { stream, token, body: Vec::new() });
-                return Ok(());
-            }
+        let may_wait = !is_end && self.held.len() < HELD_MAX && self.outward.has_room();
+        if may_wait && let Some(admitted) = plain::read(&self.fields, &self.gate) {
+            let token = admitted.token.map(Box::from);
+            self.held.push_back(Held { stream, token, body: Vec::new() });
+            return Ok(());
         }
         self.pass_held(stream);
         self.passed.begin(stream, is_end);
@@ -301,7 +315,8 @@ impl Front {
     /// Takes data of a call that waits for it. False if it is not such that it can be taken here.
     fn take_message(&mut self, at: usize, frame: Frame<'_>, batch: &mut Batch) -> bool {
         let Frame { head, payload, payload_start, .. } = frame;
-        let Some(held) = self.held.get_mut(at).filter(|_| !head.has(flag::PADDED)) else { return false };
+        let is_plain = !head.has(flag::PADDED) && self.outward.has_room();
+        let Some(held) = self.held.get_mut(at).filter(|_| is_plain) else { return false };
         let is_end = head.has(flag::END_STREAM);
         let is_whole = if held.body.is_empty() { message_of(payload).is_some() } else { payload.is_empty() };
         match is_whole {

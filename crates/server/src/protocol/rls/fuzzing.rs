@@ -2,10 +2,13 @@
 
 #![allow(clippy::expect_used)] // That is how a target says that it has found something.
 
+mod frames;
+
 use prost::Message;
 use tollgate::Verdict;
 use tonic::Code as GrpcCode;
 
+pub use self::frames::frames;
 use super::walk::Room;
 use super::wire::{Code, RateLimitRequest, RateLimitResponse};
 use super::write::Writer;

@@ -190,13 +190,13 @@ impl Outward {
         place.extend_from_slice(block);
     }
 
-    /// Takes what h2 says. `heard` is the last stream that the client has opened.
-    pub(super) fn relay(&mut self, said: &[u8], passed: &mut Passed, heard: u32) {
+    /// Takes what h2 says. `last_opened` is the last stream that the client has opened.
+    pub(super) fn relay(&mut self, said: &[u8], passed: &mut Passed, last_opened: u32) {
         let mut begun = std::mem::take(&mut self.begun);
         begun.extend_from_slice(said);
         let mut start = 0;
         while let Some(length) = whole_frames(&begun[start..]) {
-            self.relay_frames(&begun[start..start + length], passed, heard);
+            self.relay_frames(&begun[start..start + length], passed, last_opened);
             start += length;
         }
         begun.drain(..start);
@@ -204,7 +204,7 @@ impl Outward {
     }
 
     /// Takes a frame of h2's, or the frames of a header block.
-    fn relay_frames(&mut self, frames: &[u8], passed: &mut Passed, heard: u32) {
+    fn relay_frames(&mut self, frames: &[u8], passed: &mut Passed, last_opened: u32) {
         self.has_begun = true;
         let Some(head) = Head::read(frames) else { return };
         match head.kind {
@@ -213,7 +213,7 @@ impl Outward {
                 self.place(head.length).extend_from_slice(frames);
                 passed.say(head.stream, head.has(flag::END_STREAM));
             }
-            kind::GOAWAY => self.relay_goaway(head, frames, heard),
+            kind::GOAWAY => self.relay_goaway(head, frames, last_opened),
             // How much the client may send has nothing to do with what it takes.
             kind::WINDOW_UPDATE => self.out.extend_from_slice(frames),
             _ if head.stream == 0 => self.out.extend_from_slice(frames),
@@ -229,12 +229,12 @@ impl Outward {
     }
 
     /// h2 does not know of the streams that were answered here. Were the client not told of them, it would ask again elsewhere.
-    fn relay_goaway(&mut self, head: Head, frame: &[u8], heard: u32) {
+    fn relay_goaway(&mut self, head: Head, frame: &[u8], last_opened: u32) {
         let Some((last, rest)) = frame[HEADER_BYTES..].split_first_chunk::<4>() else { return };
         let last = match u32::from_be_bytes(*last) & ANY_STREAM {
             ANY_STREAM => ANY_STREAM,
             last => {
-                self.last_stream = last.max(heard);
+                self.last_stream = last.max(last_opened);
                 self.last_stream
             }
         };

@@ -9,9 +9,15 @@ use crate::metrics::Protocol;
 
 const CONTENT_TYPE: &[u8] = b"application/grpc";
 
-/// Whether these are the fields of a question that is to be answered, and what was shown to be let in if that is wanted. What is
-/// wrong, and what is right but rare, is not: whoever takes it up then says so.
-pub(super) fn read<'a>(fields: &'a Fields, gate: &Gate) -> Option<Option<&'a [u8]>> {
+/// Whoever may ask.
+pub(super) struct Admitted<'a> {
+    /// What was shown to be let in, if anything had to be.
+    pub(super) token: Option<&'a [u8]>,
+}
+
+/// Who asks, if these are the fields of a question that is to be answered. What is wrong is not, nor is what is right but rare: whoever
+/// takes it up then says so.
+pub(super) fn read<'a>(fields: &'a Fields, gate: &Gate) -> Option<Admitted<'a>> {
     let (mut method, mut scheme, mut path, mut authority) = (None, None, None, None);
     let (mut content_type, mut own_token, mut authorization) = (None, None, None);
     let mut is_pseudo_over = false;
@@ -54,10 +60,10 @@ pub(super) fn read<'a>(fields: &'a Fields, gate: &Gate) -> Option<Option<&'a [u8
     }
     let access = gate.access();
     if !access.wants_token(Protocol::Rls) {
-        return Some(None);
+        return Some(Admitted { token: None });
     }
     let token = access::shown_in(own_token, authorization)?;
-    access.admits(Protocol::Rls, Some(token)).then_some(Some(token))
+    access.admits(Protocol::Rls, Some(token)).then_some(Admitted { token: Some(token) })
 }
 
 fn is_name(name: &[u8]) -> bool {

@@ -37,8 +37,9 @@ impl Wire {
     fn send(&mut self, bytes: &[u8]) -> Result<(), Violation> {
         let mut rest = bytes;
         while !rest.is_empty() {
-            let taken = self.front.take(rest, &mut self.batch)?;
+            let Taken { bytes: taken, has_more } = self.front.take(rest, &mut self.batch)?;
             assert!(taken > 0, "{} bytes are left", rest.len());
+            assert_eq!(has_more, taken < rest.len());
             let count = self.batch.len();
             self.batch.answer(&self.gate, rest, self.front.outward());
             self.front.has_answered(count);
@@ -182,7 +183,7 @@ fn frames_that_come_byte_by_byte() {
     let (bytes, mut kept) = ([question(1), question(3)].concat(), Vec::new());
     for byte in bytes {
         kept.push(byte);
-        let taken = wire.front.take(&kept, &mut wire.batch).unwrap();
+        let Taken { bytes: taken, .. } = wire.front.take(&kept, &mut wire.batch).unwrap();
         wire.batch.answer(&wire.gate, &kept, wire.front.outward());
         kept.drain(..taken);
     }
@@ -453,8 +454,8 @@ fn much_that_is_to_be_passed_on_is_passed_on_first() {
     let long = "v".repeat(10_000);
     let fields = [(":method", "GET"), ("long", &long)];
     let sent: Vec<u8> = (0..20).flat_map(|at| headers(2 * at + 1, &fields)).collect();
-    let taken = wire.front.take(&sent, &mut wire.batch).unwrap();
-    assert!(taken < sent.len() && wire.front.is_full());
+    let Taken { bytes: taken, has_more } = wire.front.take(&sent, &mut wire.batch).unwrap();
+    assert!(has_more && taken < sent.len() && wire.front.is_full());
     assert!(wire.front.inward().len() < INWARD_BYTES_MAX + 20_000);
     wire.passed();
     wire.send(&sent[taken..taken + headers(1, &fields).len()]).unwrap();

@@ -72,9 +72,13 @@ fn clients_with_little_room_for_each_answer_are_left_to_h2() {
         frame(kind::SETTINGS, 0, 0, &[&[0, 1, 0, 0, 0, 0], value.as_slice()].concat())
     };
     wire.send(&[settings(65_534), question(1), settings(65_535), question(3)].concat()).unwrap();
-    let length = body().len();
-    assert_eq!(wire.passed(), ["4 0", "HEADERS 1", &format!("DATA 1 ({length}) end"), "4 0"]);
+    let message = |stream| format!("DATA {stream} ({}) end", body().len());
+    assert_eq!(wire.passed(), ["4 0", "HEADERS 1", &message(1), "4 0"]);
     check_answered(&mut wire, &[3]);
+    // What was asked before is answered as before, though it has come with it. What was begun before is not.
+    wire.send(&[call(5), question(7), settings(0), data(5, END, &body())].concat()).unwrap();
+    check_answered(&mut wire, &[7]);
+    assert_eq!(wire.passed(), ["4 0", "HEADERS 5", &message(5)]);
 }
 
 #[test]
