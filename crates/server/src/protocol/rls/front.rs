@@ -157,8 +157,7 @@ impl Front {
             self.inward.extend_from_slice(preface);
             (self.has_greeted, bytes) = (true, PREFACE.len());
         }
-        loop {
-            let Some(head) = read.get(bytes..).and_then(Head::read) else { break };
+        while let Some(head) = read.get(bytes..).and_then(Head::read) {
             let length = usize::try_from(head.length).unwrap_or(usize::MAX);
             if length > PAYLOAD_BYTES_MAX {
                 return Err(Violation(code::FRAME_SIZE_ERROR));
@@ -318,24 +317,24 @@ impl Front {
         let is_plain = !head.has(flag::PADDED) && self.outward.has_room();
         let Some(held) = self.held.get_mut(at).filter(|_| is_plain) else { return false };
         let is_end = head.has(flag::END_STREAM);
-        let is_whole = if held.body.is_empty() { message_of(payload).is_some() } else { payload.is_empty() };
-        match is_whole {
-            // Empty frames mean nothing, unless they are the last.
-            false => !is_end && payload.is_empty() && held.body.is_empty(),
-            true if !is_end => {
+        if held.body.is_empty() {
+            if message_of(payload).is_none() {
+                return false;
+            }
+            if !is_end {
                 held.body.extend_from_slice(payload);
-                true
+                return true;
             }
-            true => {
-                let body = std::mem::take(&mut held.body);
-                let bytes = body.len() + payload.len();
-                let lies = payload_start..payload_start + payload.len();
-                batch.push(head.stream, if body.is_empty() { Body::Read(lies) } else { Body::Kept(body) });
-                self.held.remove(at);
-                self.give_back(u32::try_from(bytes).unwrap_or(u32::MAX));
-                true
-            }
+        } else if !(is_end && payload.is_empty()) {
+            return false;
         }
+        let body = std::mem::take(&mut held.body);
+        let bytes = body.len() + payload.len();
+        let lies = payload_start..payload_start + payload.len();
+        batch.push(head.stream, if body.is_empty() { Body::Read(lies) } else { Body::Kept(body) });
+        self.held.remove(at);
+        self.give_back(u32::try_from(bytes).unwrap_or(u32::MAX));
+        true
     }
 
     fn take_reset(&mut self, frame: Frame<'_>) -> Result<(), Violation> {
