@@ -10,10 +10,11 @@ pub(crate) mod pieces;
 mod tests;
 mod yaml;
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::future::Future;
 use std::sync::{Arc, LazyLock};
 
+use axum::Router;
 use http::HeaderValue;
 use tokio::runtime::{Builder, Runtime};
 use tollgate::policy::{DefaultAlgorithm, FileSpec, Source, read_all};
@@ -22,6 +23,7 @@ use tollgate::{EngineSettings, LedgerSettings};
 pub use self::yaml::yaml;
 use crate::gate::{Gate, GateSettings};
 pub use crate::protocol::http::fuzzing::{http_auth, json, quick};
+use crate::protocol::http::router;
 pub use crate::protocol::resp::fuzzing::resp;
 pub use crate::protocol::rls::fuzzing::{frames, rls};
 
@@ -35,19 +37,38 @@ static RULES: LazyLock<Vec<FileSpec>> = LazyLock::new(|| {
 
 thread_local! {
     /// Those that are as good as new.
-    static GATES: RefCell<Vec<Arc<Gate>>> = const { RefCell::new(Vec::new()) };
+    static GATES: RefCell<Vec<Served>> = const { RefCell::new(Vec::new()) };
 
     static RUNTIME: Runtime =
         Builder::new_current_thread().enable_time().build().expect("a runtime without I/O can be made");
 }
 
-/// Shows a gate that has not counted anything yet, with rules of every kind. Making one takes much longer than to refuse an input: one
-/// that has nothing to forget is kept.
+/// A gate, and the router that asks it.
+struct Served {
+    gate: Arc<Gate>,
+    router: OnceCell<Router>,
+}
+
+/// Shows a gate that has not counted anything yet, with rules of every kind.
 pub(crate) fn with_gate<R>(ask: impl FnOnce(&Arc<Gate>) -> R) -> R {
-    let gate = GATES.with_borrow_mut(Vec::pop).unwrap_or_else(|| Arc::new(new_gate()));
-    let answer = ask(&gate);
-    if gate.engine().stats().keys == 0 {
-        GATES.with_borrow_mut(|gates| gates.push(gate));
+    with_served(|served| ask(&served.gate))
+}
+
+/// Shows such a gate and all routes of HTTP to it.
+pub(crate) fn with_router<R>(ask: impl FnOnce(&Arc<Gate>, Router) -> R) -> R {
+    with_served(|served| {
+        let router = served.router.get_or_init(|| router(Arc::clone(&served.gate)));
+        ask(&served.gate, router.clone())
+    })
+}
+
+/// Making one takes much longer than to refuse an input: one that has nothing to forget is kept.
+fn with_served<R>(ask: impl FnOnce(&Served) -> R) -> R {
+    let served = GATES.with_borrow_mut(Vec::pop);
+    let served = served.unwrap_or_else(|| Served { gate: Arc::new(new_gate()), router: OnceCell::new() });
+    let answer = ask(&served);
+    if served.gate.engine().stats().keys == 0 {
+        GATES.with_borrow_mut(|gates| gates.push(served));
     }
     answer
 }

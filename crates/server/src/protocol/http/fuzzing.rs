@@ -6,8 +6,6 @@ mod answers;
 mod auth;
 mod quick;
 
-use std::sync::Arc;
-
 use axum::Router;
 use axum::body::Body;
 use axum::response::Response;
@@ -18,20 +16,17 @@ use tower::Service;
 
 pub use self::auth::http_auth;
 pub use self::quick::quick;
-use crate::fuzzing::{block_on, check_field, with_gate};
+use crate::fuzzing::{block_on, check_field, with_router};
 
 /// The first byte says where the body is sent: `c`heck, `p`eek, `a`cquire, `r`elease or `j`son. Any other byte is a `c`.
 pub fn json(bytes: &[u8]) {
     let Some((path, body)) = bytes.split_first() else { return };
-    with_gate(|gate| {
-        let router = &mut super::router(Arc::clone(gate));
-        match path {
-            b'p' => check_peek(router, body),
-            b'a' => check_acquire(router, body),
-            b'r' => check_release(router, body),
-            b'j' => check_json(router, body),
-            _ => check_decided(&post(router, "/v1/check", body)),
-        }
+    with_router(|_, mut router| match path {
+        b'p' => check_peek(&mut router, body),
+        b'a' => check_acquire(&mut router, body),
+        b'r' => check_release(&mut router, body),
+        b'j' => check_json(&mut router, body),
+        _ => check_decided(&post(&mut router, "/v1/check", body)),
     });
 }
 

@@ -11,9 +11,8 @@ use super::answers::{Answer, read_all};
 use crate::connection;
 use crate::drain::{Drain, Stopper};
 use crate::fuzzing::pieces::{Lengths, Pieces};
-use crate::fuzzing::{block_on, with_gate};
-use crate::gate::Gate;
-use crate::protocol::http::{Service, router, serve};
+use crate::fuzzing::{block_on, with_router};
+use crate::protocol::http::{Service, serve};
 use crate::stream::{Peer, Stream};
 
 /// What a connection of HTTP/2 begins with. There is no short cut for that.
@@ -26,49 +25,41 @@ pub fn quick(bytes: &[u8]) {
         return;
     }
     let lengths = Lengths::new(*lengths);
-    let short = talk(sent, lengths, async |stream, gate, drain| {
-        serve(stream, Service::new(gate), drain).await;
-    });
-    let long = talk(sent, lengths, async |stream, gate, drain| {
-        let router = router(gate);
-        connection::serve(stream, move |request| router.clone().call(request), drain).await;
+    let short = talk(sent, lengths, async |stream, service, drain| serve(stream, service, drain).await);
+    let long = talk(sent, lengths, async |stream, service, drain| {
+        let answer = move |request| service.router.clone().call(request);
+        connection::serve(stream, answer, drain).await;
     });
     assert_same(short, long);
 }
 
-/// What a client is told, and how many keys are counted afterwards.
-#[derive(Debug, PartialEq)]
-struct Talk {
-    answers: Vec<Answer>,
-    keys: usize,
-}
-
+/// What a client is told that sends this and nothing more.
 fn talk<'a>(
     sent: &'a [u8],
     lengths: Lengths,
-    serve: impl AsyncFnOnce(Stream<&mut Pieces<'a>>, Arc<Gate>, Drain),
-) -> Talk {
+    serve: impl AsyncFnOnce(Stream<&mut Pieces<'a>>, Service, Drain),
+) -> Vec<Answer> {
     let (stopper, mut pieces) = (Stopper::new(), Pieces::new(sent, lengths));
     let peer = Peer { address: SocketAddr::from((Ipv4Addr::LOCALHOST, 4711)) };
-    with_gate(|gate| {
-        block_on(serve(Stream::new(&mut pieces, peer), Arc::clone(gate), stopper.drain()));
-        Talk { answers: read_all(pieces.written()), keys: gate.engine().stats().keys }
-    })
+    with_router(|gate, router| {
+        let service = Service { gate: Arc::clone(gate), router };
+        block_on(serve(Stream::new(&mut pieces, peer), service, stopper.drain()));
+    });
+    read_all(pieces.written())
 }
 
 /// What hyper does may depend on the pieces, of which it sees others after the short cut. So one of the two may be told less:
 ///
 /// - A head that cannot become a request is refused with its first piece or its last, which a client may not have sent.
 /// - Who asks what is answered without its body is heard no more, unless that body has arrived already.
-fn assert_same(mut short: Talk, mut long: Talk) {
-    if short.answers.len() != long.answers.len() {
-        let shared = short.answers.len().min(long.answers.len());
-        let longer = if short.answers.len() > shared { &mut short } else { &mut long };
-        if longer.answers[..shared].last().is_some_and(Answer::may_be_the_last) {
-            longer.answers.truncate(shared);
-            long.keys = short.keys;
+fn assert_same(mut short: Vec<Answer>, mut long: Vec<Answer>) {
+    if short.len() != long.len() {
+        let shared = short.len().min(long.len());
+        let longer = if short.len() > shared { &mut short } else { &mut long };
+        if longer[..shared].last().is_some_and(Answer::may_be_the_last) {
+            longer.truncate(shared);
         } else {
-            longer.answers.pop_if(|answer| answer.is_refusal());
+            longer.pop_if(|answer| answer.is_refusal());
         }
     }
     assert_eq!(short, long, "the short cut makes a difference");
