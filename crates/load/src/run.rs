@@ -61,7 +61,7 @@ pub struct Load {
 pub struct Report {
     /// Counts and latencies.
     pub tally: Tally,
-    /// How long the part that counts took, up to the last answer.
+    /// How long the part that counts took: up to the last answer, or to the last moment at which one was due, whichever is later.
     pub elapsed: Duration,
 }
 
@@ -130,7 +130,16 @@ pub fn run(
 ) -> Result<Report, LoadError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| LoadError::Start(error.to_string()))?;
-    LocalSet::new().block_on(&runtime, load.run(stop, watch))
+    let tasks = LocalSet::new();
+    let session = tasks.block_on(&runtime, load.run(stop, watch))?;
+    drop(tasks); // Whatever still waits for an answer is given up, and counted.
+    session.turns.end();
+    session.give_up();
+    let tally = session.tally.borrow().clone();
+    match &tally.first_error {
+        Some(error) if tally.decided() == 0 => Err(LoadError::Refused(error.clone())),
+        _ => Ok(Report { tally, elapsed: session.elapsed() }),
+    }
 }
 
 impl Load {
@@ -138,7 +147,7 @@ impl Load {
         &self,
         stop: impl Future<Output = ()>,
         watch: impl FnMut(Progress<'_>),
-    ) -> Result<Report, LoadError> {
+    ) -> Result<Rc<Session>, LoadError> {
         self.check()?;
         let carrier = self.carrier()?;
         let session = Rc::new(self.session()?);
@@ -152,17 +161,7 @@ impl Load {
             self.spawn(&mut tasks, &session, &carrier, connection);
         }
         conduct(&session, &mut tasks, stop, watch).await?;
-        tasks.shutdown().await;
-        session.turns.end();
-        session.give_up();
-        let tally = session.tally.borrow().clone();
-        match &tally.first_error {
-            Some(error) if tally.decided() == 0 => Err(LoadError::Refused(error.clone())),
-            _ => {
-                let elapsed_ns = session.last_answer_ns.get().saturating_sub(session.warmup_ns);
-                Ok(Report { tally, elapsed: Duration::from_nanos(elapsed_ns) })
-            }
-        }
+        Ok(session)
     }
 
     fn check(&self) -> Result<(), LoadError> {
