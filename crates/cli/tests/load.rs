@@ -153,6 +153,7 @@ fn check_lasting_standstill(protocol: &str, words: &[&str]) {
     tollgate.signal(Signal::STOP);
     let output = child.wait_with_output().unwrap();
     tollgate.signal(Signal::CONT);
+    assert_eq!(output.status.code(), Some(1), "there was no answer to some");
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     let [sent, allowed, denied, errors, unsent, unanswered] = counts(&report);
     assert_eq!((sent, sent + unsent, denied, errors), (allowed + unanswered, 1_000, 0, 0), "{report}");
@@ -186,7 +187,9 @@ fn a_server_that_stands_still_and_dies_has_made_everybody_wait_until_then() {
     tollgate.signal(Signal::STOP);
     thread::sleep(LONGER_THAN_A_SECOND);
     tollgate.signal(Signal::KILL);
-    let report: Value = serde_json::from_slice(&child.wait_with_output().unwrap().stdout).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "the connections broke");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     let [sent, allowed, _, errors, unsent, unanswered] = counts(&report);
     assert_eq!((sent, unsent, unanswered, sent), (500, 0, 0, allowed + errors), "{report}");
     // All that was planned for after the standstill began was under way when the server died, half a second and more after its moment.
@@ -235,6 +238,32 @@ fn a_question_that_a_protocol_has_no_words_for_is_told() {
     check_told(command(&tollgate, "rls", &["--policy", "many"]), 2, "rls takes --domain and --descriptor");
     check_told(command(&tollgate, "http", &["--throttle", "1,1,1"]), 2, "cannot be asked over http");
     check_told(command(&tollgate, "http", &["--zipf", "0"]), 2, "Zipf");
+}
+
+#[test]
+fn a_batch_that_no_memory_could_hold_is_told() {
+    let tollgate = tollgate();
+    for batch in ["100001", "4000000000"] {
+        let told = command(&tollgate, "resp", &["--policy", "many", "--batch", batch]);
+        check_told(told, 2, "a batch has 1 to 100000 requests");
+    }
+}
+
+#[test]
+fn an_address_that_only_tls_would_reach_is_told_so() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
+    command.args(["load", "--address", "https://127.0.0.1:8080"]).env_clear();
+    check_told(command, 2, "TLS is not spoken here");
+}
+
+#[test]
+fn a_server_is_found_by_its_name() {
+    let tollgate = tollgate();
+    let address = format!("localhost:{}", tollgate.http().port()); // Where this is ::1 first, nobody listens there.
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
+    command.args(["load", "--address", &address, "--policy", "many", "--requests", "10"]).env_clear();
+    let finished = run(&mut command);
+    assert_eq!(finished.code, Some(0), "{finished:?}");
 }
 
 #[test]
