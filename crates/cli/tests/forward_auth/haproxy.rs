@@ -6,7 +6,8 @@ use super::{Manners, check};
 
 #[test]
 fn haproxy() {
-    let manners = Manners { tells_what_is_left: true, dead: 200, frozen: Some(200) };
+    let manners =
+        Manners { tells_what_is_left: true, dead: 200, frozen: Some(200), long_query: 414, long_header: 431 };
     check(&manners, |example| {
         // A busy machine needs time.
         let changes = [("examples/haproxy/", ""), ("50ms", "3s")];

@@ -17,6 +17,15 @@ use tollgate_testkit::real::{Client, Launch, Proxy, Reply, Signal, Tollgate, Ups
 /// What a customer may ask for in an hour.
 const OF_A_CUSTOMER: usize = 7;
 
+/// Besides the rules of the repository: a parameter of the query is counted, wherever it stands.
+const OF_A_VOUCHER: [(&str, &str); 2] = [
+    (
+        "forward_auth:\n",
+        "  - actions: [query_parameters: {query_parameter_name: voucher, descriptor_key: voucher}]\n",
+    ),
+    ("\ndescriptors:\n", "  - {key: voucher, rate_limit: {unit: day, requests_per_unit: 2}}\n"),
+];
+
 /// What a proxy does that differs from one to the other.
 struct Manners {
     /// Whether it can tell clients what is left while their requests pass.
@@ -25,6 +34,9 @@ struct Manners {
     dead: u16,
     /// And while it is frozen, if the proxy does not wait for too long.
     frozen: Option<u16>,
+    /// The status of a request over its limit with a query of 5,000 bytes, and of one within it with a header of 600.
+    long_query: u16,
+    long_header: u16,
 }
 
 /// An example, and whom it names.
@@ -54,10 +66,14 @@ impl Example {
     }
 }
 
-/// The rules of the repository, with a customer's limit that is soon used up.
+/// The rules of the repository, with a customer's limit that is soon used up, and one for vouchers.
 fn tollgate() -> Tollgate {
     let rules = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../rules/shop.yaml");
-    let rules = fs::read_to_string(rules).unwrap();
+    let mut rules = fs::read_to_string(rules).unwrap();
+    for (place, more) in OF_A_VOUCHER {
+        assert_eq!(rules.matches(place).count(), 1, "`{place}`");
+        rules = rules.replace(place, &format!("{place}{more}"));
+    }
     let (hourly, fewer) = ("requests_per_unit: 1000\n", format!("requests_per_unit: {OF_A_CUSTOMER}\n"));
     assert!(rules.contains(hourly), "the rules have no `{hourly}`");
     Launch::new(env!("CARGO_BIN_EXE_tollgate")).rules("shop.yaml", &rules.replace(hourly, &fewer)).start()
@@ -80,6 +96,8 @@ fn check(manners: &Manners, start: impl FnOnce(&Example) -> Proxy) {
     check_counts(manners, &proxy);
     check_spoofing(&proxy);
     check_floods(&proxy);
+    check_long_queries(manners, &proxy);
+    check_long_headers(manners, &proxy);
     check_headers(&proxy);
     check_bodies(&proxy);
     let status = || proxy.client("127.0.0.1").get("/login", &[]).status;
@@ -166,6 +184,31 @@ fn check_floods(proxy: &Proxy) {
         assert_ne!(status, 200, "{} headers, the first of {} bytes", flood.len(), flood[0].1.len());
     }
     check_denial(&mut proxy.client("127.0.0.1"), "/login", &[]);
+}
+
+/// What is counted is not out of sight behind so much that the proxy does not hand it over.
+fn check_long_queries(manners: &Manners, proxy: &Proxy) {
+    let mut client = proxy.client("127.0.0.6");
+    let statuses = [(); 3].map(|()| client.get("/?voucher=spring", &[]).status);
+    assert_eq!(statuses, [200, 200, 429], "two a day");
+    for bytes in [3_000, 4_080, 5_000, 20_000] {
+        let path = format!("/?{}&voucher=spring", "y".repeat(bytes));
+        // A connection that is closed is an answer too.
+        let status = proxy.client("127.0.0.6").send("GET", &path, &[], "").map_or(0, |reply| reply.status);
+        assert_ne!(status, 200, "{bytes} bytes before what is counted");
+        assert!(bytes != 5_000 || status == manners.long_query, "{status}");
+    }
+}
+
+/// Who has a long name is not taken for another whose name begins alike.
+fn check_long_headers(manners: &Manners, proxy: &Proxy) {
+    let statuses = ["a", "b"].map(|end| {
+        let name = "y".repeat(600) + end;
+        let mut client = proxy.client("127.0.0.6");
+        [(); OF_A_CUSTOMER]
+            .map(|()| client.send("GET", "/", &[("x-customer", &name)], "").map_or(0, |reply| reply.status))
+    });
+    assert_eq!(statuses, [[manners.long_header; OF_A_CUSTOMER]; 2]);
 }
 
 /// A header of the client's own: a customer's requests are counted together, whatever their addresses.
