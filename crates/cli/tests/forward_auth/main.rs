@@ -37,7 +37,13 @@ struct Manners {
     /// The status of a request over its limit with a query of 5,000 bytes, and of one within it with a header of 600.
     long_query: u16,
     long_header: u16,
+    /// The status of requests over their limit whose path is disguised as each of [`DISGUISES`].
+    disguised: [u16; DISGUISES.len()],
 }
+
+/// `/login` in other words: most services take these for the same.
+const DISGUISES: [&str; 6] =
+    ["//login", "/./login", "/x/../login", "/%6cogin", "/x/%2e%2E//login", "/%2Flogin"];
 
 /// An example, and whom it names.
 struct Example {
@@ -94,7 +100,8 @@ fn check(manners: &Manners, start: impl FnOnce(&Example) -> Proxy) {
         (proxy.client("127.0.0.9").get("/", &[]).status == 200).then_some(())
     });
     check_counts(manners, &proxy);
-    check_spoofing(&proxy);
+    check_spoofing(manners, &proxy);
+    check_disguised_queries(&proxy);
     check_floods(&proxy);
     check_long_queries(manners, &proxy);
     check_long_headers(manners, &proxy);
@@ -144,8 +151,8 @@ fn check_denial(client: &mut Client, path: &str, headers: &[(&str, &str)]) {
     assert!(reply.body.starts_with(r#"{"code":"rate_limited","#), "{}", reply.body);
 }
 
-/// Whoever is over the limit stays so, whatever he claims to be and to want.
-fn check_spoofing(proxy: &Proxy) {
+/// Whoever is over the limit stays so, whatever he claims to be and to want, and however he writes it.
+fn check_spoofing(manners: &Manners, proxy: &Proxy) {
     let mut client = proxy.client("127.0.0.1");
     for (name, value) in [
         ("x-forwarded-for", "203.0.113.7"),
@@ -159,6 +166,26 @@ fn check_spoofing(proxy: &Proxy) {
         check_denial(&mut client, "/login", &[(name, value)]);
     }
     assert_eq!(client.get("/elsewhere", &[]).status, 200);
+    let statuses = DISGUISES.map(|path| proxy.client("127.0.0.1").get(path, &[]).status);
+    assert_eq!(statuses, manners.disguised, "{DISGUISES:?}");
+}
+
+/// What is encoded in a path stays part of it: neither a query nor another header comes of it.
+fn check_disguised_queries(proxy: &Proxy) {
+    let status =
+        |path: &str| proxy.client("127.0.0.1").send("GET", path, &[], "").map_or(0, |reply| reply.status);
+    assert_eq!([(); 3].map(|()| status("/?voucher=winter")), [200, 200, 429], "two a day");
+    for path in [
+        "/%3Fvoucher=other?voucher=winter",
+        "/%3F?voucher=winter",
+        "/%23?voucher=winter",
+        "/login%0d%0aX-Forwarded-For:%20203.0.113.7",
+        "/login%0aX-Forwarded-For:%20203.0.113.7%0ax:",
+    ] {
+        assert_ne!(status(path), 200, "{path}");
+    }
+    // An encoded space, and letters beyond ASCII, harm nobody.
+    assert_eq!(["/my%20file", "/caf%C3%A9"].map(status), [200; 2]);
 }
 
 /// Nor does anybody get through by sending so much that the proxy's question cannot be asked, or not be answered.

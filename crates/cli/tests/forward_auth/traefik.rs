@@ -6,8 +6,14 @@ use super::{Manners, check};
 
 #[test]
 fn traefik() {
-    let manners =
-        Manners { tells_what_is_left: false, dead: 500, frozen: None, long_query: 429, long_header: 200 };
+    let manners = Manners {
+        tells_what_is_left: false,
+        dead: 500,
+        frozen: None,
+        long_query: 429,
+        long_header: 200,
+        disguised: [429, 429, 429, 429, 429, 200],
+    };
     check(&manners, |example| {
         let config = example.file("traefik/traefik.yaml", &[("examples/traefik/", "")]);
         Proxy::traefik(example.proxy, config, example.file("traefik/routes.yaml", &[]))
