@@ -300,6 +300,10 @@ fn settings_that_make_no_sense_are_named() {
     exit code 1
     cannot read `none.yaml`: No such file or directory (os error 2)
     ");
+    assert_snapshot!(check_refused(&[rules], &["--trusted-hops", "2", "--trusted-proxies", "none"]), @"
+    exit code 1
+    `trusted_hops` is 2, but `trusted_proxies` is `none`: whoever asks /v1/auth must be trusted for hops to be counted
+    ");
     assert_snapshot!(check_refused(&[rules], &["--log-level", "a=b=c"]), @r#"
     exit code 2
     --log-level: error parsing level filter: expected one of "off", "error", "warn", "info", "debug", "trace", or a number 0-5; use error, warn, info, debug, trace, or a filter such as `info,tollgate_server=debug`
