@@ -61,7 +61,7 @@ core.register_action("tollgate", {"http-req"}, function(txn, url, names)
         txn:done(reply)
     else
         txn:Warning("tollgate has not decided: status " .. status)
-        -- A complaint about the URL is no reason to let anything pass.
-        if status >= 400 and status < 500 then txn:done(txn:reply({status = 500})) end
+        -- A complaint about the URL, or about a token, is no reason to let anything pass. What is above 500 comes from nobody who decides.
+        if status >= 400 and status <= 500 then txn:done(txn:reply({status = 500})) end
     end
 end, 2)

@@ -56,7 +56,7 @@ struct Example {
 
 impl Example {
     /// A file of the example, with ports that are free, and these changes besides.
-    fn file(&self, name: &str, changes: &[(&str, &str)]) -> String {
+    fn file(&self, name: &str, changes: Changes<'_>) -> String {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples").join(name);
         let mut text = fs::read_to_string(path).unwrap();
         let ports =
@@ -72,8 +72,11 @@ impl Example {
     }
 }
 
+/// Changes of an example: what to look for, and what to put there.
+type Changes<'a> = &'a [(&'a str, &'a str)];
+
 /// The rules of the repository, with a customer's limit that is soon used up, and one for vouchers.
-fn tollgate() -> Tollgate {
+fn launch() -> Launch {
     let rules = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../rules/shop.yaml");
     let mut rules = fs::read_to_string(rules).unwrap();
     for (place, more) in OF_A_VOUCHER {
@@ -82,19 +85,45 @@ fn tollgate() -> Tollgate {
     }
     let (hourly, fewer) = ("requests_per_unit: 1000\n", format!("requests_per_unit: {OF_A_CUSTOMER}\n"));
     assert!(rules.contains(hourly), "the rules have no `{hourly}`");
-    Launch::new(env!("CARGO_BIN_EXE_tollgate")).rules("shop.yaml", &rules.replace(hourly, &fewer)).start()
+    Launch::new(env!("CARGO_BIN_EXE_tollgate")).rules("shop.yaml", &rules.replace(hourly, &fewer))
 }
 
-/// Everything that an example promises.
-fn check(manners: &Manners, start: impl FnOnce(&Example) -> Proxy) {
-    let (mut tollgate, service) = (tollgate(), Upstream::start());
-    let example = Example {
+/// An example between a server and a service.
+fn example(tollgate: &Tollgate, service: &Upstream) -> Example {
+    Example {
         proxy: Proxy::free_address(),
         tollgate: tollgate.http(),
         service: service.address(),
         inner: Proxy::free_address(),
-    };
-    let proxy = start(&example);
+    }
+}
+
+/// With `changes`, an example shows the token `TOKEN`, and clients see no difference. Without them, what goes wrong is the proxy's affair: no
+/// client is asked to log in, and none gets through.
+fn check_token(changes: Changes<'_>, start: impl Fn(&Example, Changes<'_>) -> Proxy) {
+    let token = "0123456789abcdef";
+    let (tollgate, service) = (launch().variable("TOLLGATE_HTTP_TOKENS", token).start(), Upstream::start());
+    let shown: Vec<(&str, String)> =
+        changes.iter().map(|(from, to)| (*from, to.replace("TOKEN", token))).collect();
+    let shown: Vec<(&str, &str)> = shown.iter().map(|(from, to)| (*from, to.as_str())).collect();
+    let trusted = start(&example(&tollgate, &service), &shown);
+    until("the proxy lets requests through", || {
+        (trusted.client("127.0.0.9").get("/", &[]).status == 200).then_some(())
+    });
+    let mut client = trusted.client("127.0.0.1");
+    assert_eq!([(); 6].map(|()| client.get("/login", &[]).status), [200, 200, 200, 200, 200, 429]);
+
+    let stranger = start(&example(&tollgate, &service), &[]);
+    let reply = until("the proxy has its routes", || {
+        Some(stranger.client("127.0.0.2").get("/", &[])).filter(|reply| reply.status != 404)
+    });
+    assert_eq!((reply.status, reply.header("www-authenticate")), (500, None), "{reply:#?}");
+}
+
+/// Everything that an example promises.
+fn check(manners: &Manners, start: impl FnOnce(&Example) -> Proxy) {
+    let (mut tollgate, service) = (launch().start(), Upstream::start());
+    let proxy = start(&example(&tollgate, &service));
     // The first requests may come before its routes are in place.
     until("the proxy lets requests through", || {
         (proxy.client("127.0.0.9").get("/", &[]).status == 200).then_some(())
