@@ -329,7 +329,7 @@ fn the_greeting_says_where_it_listens_and_what_to_try() {
     let greeting = greeting.replace(&rules, "RULES").replace(env!("CARGO_PKG_VERSION"), "VERSION");
     assert_snapshot!(greeting, @r#"
     Tollgate VERSION: 3 rules from RULES
-      http   HTTP /v1/check, /v1/peek, /json
+      http   HTTP /v1/check, /v1/peek, /v1/auth, /json
       grpc   GRPC Envoy's rate limit service
       resp   RESP CL.THROTTLE, TG.CHECK
       admin  ADMIN /metrics, /healthz
