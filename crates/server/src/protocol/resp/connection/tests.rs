@@ -1,6 +1,8 @@
 //! Pipelines, clients that do not read, errors that end a connection, and servers that stop.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod strangers;
+
 use tokio::io::{DuplexStream, duplex};
 use tokio::net::{TcpListener, TcpStream};
 
