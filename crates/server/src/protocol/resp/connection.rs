@@ -22,6 +22,7 @@ use super::reply::Replies;
 use crate::drain::Drain;
 use crate::gate::Gate;
 use crate::room::Room;
+use crate::stream::close;
 
 /// Room for so much is made before every reading.
 const READ_BYTES: usize = 16 << 10;
@@ -224,7 +225,7 @@ impl<'g> Connection<'g> {
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
-        stream.shutdown().await?;
+        close(stream, ANSWERS_TIME_MAX).await?;
         let has_waited = async {
             // Whichever comes first.
             let _ = tokio::time::timeout(LINGER_IDLE_MAX, drain.begun()).await;
