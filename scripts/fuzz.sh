@@ -4,12 +4,12 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-targets=(resp rls json http_auth quick yaml)
+targets=(resp rls frames json http_auth quick yaml)
 target=${1:-all}
 runs=${2:-10000000}
 
 # Long enough for everything but the bounds on sizes, which have tests of their own; short enough to be fast.
-declare -A bytes_max=([resp]=1024 [rls]=1024 [json]=1024 [http_auth]=1024 [quick]=1024 [yaml]=1024)
+declare -A bytes_max=([resp]=1024 [rls]=1024 [frames]=1024 [json]=1024 [http_auth]=1024 [quick]=1024 [yaml]=1024)
 memory_mb_max=1024
 seconds_max=10 # for one input
 

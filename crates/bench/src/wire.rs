@@ -8,6 +8,7 @@ mod bare;
 mod child;
 mod contest;
 mod core;
+mod machine;
 mod neighbour;
 mod questions;
 mod report;
@@ -19,11 +20,14 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use self::child::Peers;
-use self::contest::Contest;
+use self::contest::{Contest, Steady};
 use self::core::Cores;
 pub(crate) use self::server::{ServerArgs, run as run_server};
 use crate::ledger::load_average;
 use crate::timer::Stopwatch;
+
+/// Two servers that are kept busy, and nobody.
+const STEADY_STEPS: usize = 3;
 
 /// How much to run.
 #[derive(clap::Args)]
@@ -72,16 +76,22 @@ pub(crate) fn run(args: &WireArgs) -> Result<(), Box<dyn Error>> {
     cores.generate()?;
 
     let contest = Contest::new(&peers, &effort);
-    let progress = progress_bar(contest.steps(&effort) + neighbour::STEPS + 1);
+    let progress = progress_bar(contest.steps(&effort) + neighbour::STEPS + STEADY_STEPS);
     questions::fill(&peers, &progress)?;
     let results = contest.run(&effort, &progress)?;
-    let steady = contest::steady(&peers.tollgate, effort.open, &progress)?;
+    let busy = [
+        ("tollgate, CL.THROTTLE", &peers.tollgate, questions::throttle()),
+        ("redis-server, INCR", &peers.redis, questions::redis("INCR")),
+    ];
+    let steady: Vec<Steady> =
+        busy.into_iter().map(|one| contest::steady(one, effort.open, &progress)).collect::<Result<_, _>>()?;
+    let nobody = machine::measure(&cores, effort.open, &progress)?;
     let others = neighbour::measure(&peers.tollgate, effort.open, &progress)?;
     progress.finish_and_clear();
 
     report::print_heading(&effort, &cores, &peers, load_before);
     report::print_contest(&results, &effort);
-    report::print_steady(&steady);
+    report::print_steady(&steady, &nobody);
     report::print_neighbours(&others);
     report::print_warnings(&results, load_before);
     println!("Took {:.0} s.", whole.elapsed_secs());

@@ -3,11 +3,12 @@
 mod args;
 mod report;
 
+use std::cell::Cell;
 use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 
 use clap::{ArgMatches, Command};
-use tollgate_load::{Load, LoadError, Progress};
+use tollgate_load::{Load, LoadError, Progress, Tally};
 
 use crate::failure::Failure;
 use crate::print_bytes;
@@ -39,14 +40,29 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
         }
         ended_before = progress.tally.ended();
     };
-    let report = tollgate_load::run(&load, interrupted(), watch).map_err(|error| failure(&load, error))?;
+    let was_interrupted = Cell::new(false);
+    let stop = async {
+        interrupted().await;
+        was_interrupted.set(true);
+    };
+    let report = tollgate_load::run(&load, stop, watch).map_err(|error| failure(&load, error))?;
     let told = if matches.get_flag("json") {
         format!("{:#}\n", report::json(&load, &report))
     } else {
         report::table(&load, &report)
     };
     print_bytes(told.as_bytes())?;
-    Ok(ExitCode::SUCCESS)
+    Ok(exit_code(&report.tally, was_interrupted.get()))
+}
+
+/// 1 if the server has left anything undecided, so that a script notices without reading.
+fn exit_code(tally: &Tally, was_interrupted: bool) -> ExitCode {
+    // What had come due at the interrupt and would have been sent a moment later is nobody's fault.
+    let unsent = if was_interrupted { 0 } else { tally.unsent };
+    match [tally.errors, tally.unanswered, unsent] {
+        [0, 0, 0] => ExitCode::SUCCESS,
+        _ => ExitCode::FAILURE,
+    }
 }
 
 /// Ctrl-C: the report of what was seen until then, not nothing.

@@ -97,7 +97,7 @@ fn greet(running: &Running, Told { rules, tls, tokens }: &Told) {
         if places == 1 { "rule" } else { "rules" }
     );
     for (name, address, what, needs) in [
-        ("http", http, "/v1/check, /v1/peek, /json", needs(tls.http, tokens.http.is_some())),
+        ("http", http, "/v1/check, /v1/peek, /v1/auth, /json", needs(tls.http, tokens.http.is_some())),
         ("grpc", grpc, "Envoy's rate limit service", needs(tls.grpc, tokens.grpc.is_some())),
         ("resp", resp, "CL.THROTTLE, TG.CHECK", needs(tls.resp, tokens.resp.is_some())),
         ("admin", admin, "/metrics, /healthz", needs(tls.admin, false)),

@@ -300,6 +300,10 @@ fn settings_that_make_no_sense_are_named() {
     exit code 1
     cannot read `none.yaml`: No such file or directory (os error 2)
     ");
+    assert_snapshot!(check_refused(&[rules], &["--trusted-hops", "2", "--trusted-proxies", "none"]), @"
+    exit code 1
+    `trusted_hops` is 2, but `trusted_proxies` is `none`: whoever asks /v1/auth must be trusted for hops to be counted
+    ");
     assert_snapshot!(check_refused(&[rules], &["--log-level", "a=b=c"]), @r#"
     exit code 2
     --log-level: error parsing level filter: expected one of "off", "error", "warn", "info", "debug", "trace", or a number 0-5; use error, warn, info, debug, trace, or a filter such as `info,tollgate_server=debug`
@@ -325,7 +329,7 @@ fn the_greeting_says_where_it_listens_and_what_to_try() {
     let greeting = greeting.replace(&rules, "RULES").replace(env!("CARGO_PKG_VERSION"), "VERSION");
     assert_snapshot!(greeting, @r#"
     Tollgate VERSION: 3 rules from RULES
-      http   HTTP /v1/check, /v1/peek, /json
+      http   HTTP /v1/check, /v1/peek, /v1/auth, /json
       grpc   GRPC Envoy's rate limit service
       resp   RESP CL.THROTTLE, TG.CHECK
       admin  ADMIN /metrics, /healthz

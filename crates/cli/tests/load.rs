@@ -12,6 +12,8 @@ use tollgate_testkit::real::{Finished, Launch, Signal, Tollgate, run, until};
 
 /// How long a server is kept from its work: of all that is planned for this time, somebody has to say that it was late.
 const STANDSTILL: Duration = Duration::from_millis(600);
+/// All that is planned for a second is under way by then.
+const LONGER_THAN_A_SECOND: Duration = Duration::from_millis(1_400);
 
 const RULES: &str = "
 domain: shop
@@ -141,6 +143,59 @@ fn a_server_that_stands_still_has_made_everybody_wait_who_would_have_come() {
     }
 }
 
+/// A server that stands still from early on until the end has made everybody wait who was planned, sent or not.
+fn check_lasting_standstill(protocol: &str, words: &[&str]) {
+    let tollgate = tollgate();
+    let words = [&["--rate", "500", "--duration", "2s"], words].concat();
+    let child = command(&tollgate, protocol, &words).stdout(Stdio::piped()).spawn().unwrap();
+    let series = format!("ratelimit_requests_total{{protocol=\"{protocol}\",outcome=\"allowed\"}}");
+    until("it asks", || (tollgate.metric(&series) > 20).then_some(()));
+    tollgate.signal(Signal::STOP);
+    let output = child.wait_with_output().unwrap();
+    tollgate.signal(Signal::CONT);
+    assert_eq!(output.status.code(), Some(1), "there was no answer to some");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let [sent, allowed, denied, errors, unsent, unanswered] = counts(&report);
+    assert_eq!((sent, sent + unsent, denied, errors), (allowed + unanswered, 1_000, 0, 0), "{report}");
+    // Far more than a tenth is planned for the standstill, and was given up seconds after the last of it.
+    assert!(report["latency_us"]["p90"].as_f64().unwrap() > 1e6, "{report}");
+    let per_second = report["answered_per_s"].as_f64().unwrap();
+    assert!(
+        per_second * 1.9 < report["allowed"].as_f64().unwrap(),
+        "over two seconds, the last of which nothing came in: {report}"
+    );
+}
+
+#[test]
+fn a_server_that_stands_still_to_the_end_has_made_everybody_wait_who_was_sent_or_not() {
+    let descriptors = ["--domain", "shop", "--descriptor", "nobody={key}", "--in-flight", "1000"];
+    let policy = ["--policy", "many", "--in-flight", "10000"];
+    thread::scope(|scope| {
+        scope.spawn(|| check_lasting_standstill("resp", &policy));
+        scope.spawn(|| check_lasting_standstill("rls", &descriptors));
+        scope.spawn(|| check_lasting_standstill("http", &policy)); // One request on a connection: most are not sent.
+    });
+}
+
+#[test]
+fn a_server_that_stands_still_and_dies_has_made_everybody_wait_until_then() {
+    let tollgate = tollgate();
+    let words = ["--policy", "many", "--rate", "500", "--duration", "1s", "--in-flight", "10000"];
+    let child = command(&tollgate, "resp", &words).stdout(Stdio::piped()).spawn().unwrap();
+    let series = "ratelimit_requests_total{protocol=\"resp\",outcome=\"allowed\"}";
+    until("it asks", || (tollgate.metric(series) > 20).then_some(()));
+    tollgate.signal(Signal::STOP);
+    thread::sleep(LONGER_THAN_A_SECOND);
+    tollgate.signal(Signal::KILL);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "the connections broke");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let [sent, allowed, _, errors, unsent, unanswered] = counts(&report);
+    assert_eq!((sent, unsent, unanswered, sent), (500, 0, 0, allowed + errors), "{report}");
+    // All that was planned for after the standstill began was under way when the server died, half a second and more after its moment.
+    assert!(report["latency_us"]["p90"].as_f64().unwrap() > 0.2e6, "{report}");
+}
+
 #[test]
 fn the_table_names_every_figure() {
     let tollgate = tollgate();
@@ -183,6 +238,32 @@ fn a_question_that_a_protocol_has_no_words_for_is_told() {
     check_told(command(&tollgate, "rls", &["--policy", "many"]), 2, "rls takes --domain and --descriptor");
     check_told(command(&tollgate, "http", &["--throttle", "1,1,1"]), 2, "cannot be asked over http");
     check_told(command(&tollgate, "http", &["--zipf", "0"]), 2, "Zipf");
+}
+
+#[test]
+fn a_batch_that_no_memory_could_hold_is_told() {
+    let tollgate = tollgate();
+    for batch in ["100001", "4000000000"] {
+        let told = command(&tollgate, "resp", &["--policy", "many", "--batch", batch]);
+        check_told(told, 2, "a batch has 1 to 100000 requests");
+    }
+}
+
+#[test]
+fn an_address_that_only_tls_would_reach_is_told_so() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
+    command.args(["load", "--address", "https://127.0.0.1:8080"]).env_clear();
+    check_told(command, 2, "TLS is not spoken here");
+}
+
+#[test]
+fn a_server_is_found_by_its_name() {
+    let tollgate = tollgate();
+    let address = format!("localhost:{}", tollgate.http().port()); // Where this is ::1 first, nobody listens there.
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
+    command.args(["load", "--address", &address, "--policy", "many", "--requests", "10"]).env_clear();
+    let finished = run(&mut command);
+    assert_eq!(finished.code, Some(0), "{finished:?}");
 }
 
 #[test]

@@ -25,6 +25,8 @@ pub(crate) struct Meeting<'a> {
     answer: Answer,
     /// One for each ruling of the answer.
     charges: Usual<Charge<'a>>,
+    /// Charges, by their index, whose counters were kept under another limit before, and under which. Nearly always there are none.
+    carried_over: SmallVec<[(usize, &'a Limit); 1]>,
     /// Whether a quota rule admits the request whatever its counters say, because it only counts.
     has_lenient_quota: bool,
 }
@@ -48,8 +50,8 @@ struct Terms {
 impl<'a> Meeting<'a> {
     pub(crate) fn new(engine: &'a Engine, question: &Question<'a>) -> Meeting<'a> {
         let Question { request, now, .. } = *question;
-        let (answer, charges) = (Answer::default(), SmallVec::new());
-        Meeting { engine, request, now, answer, charges, has_lenient_quota: false }
+        let (answer, charges, carried_over) = (Answer::default(), SmallVec::new(), SmallVec::new());
+        Meeting { engine, request, now, answer, charges, carried_over, has_lenient_quota: false }
     }
 
     /// Has the memory fetched that deciding will look at.
@@ -176,9 +178,9 @@ impl<'a> Meeting<'a> {
                 rule if rule.quota_mode => Force::Quota,
                 _ => Force::Enforced,
             };
-            for was in placed.counted_before(tier, &quota.limit, self.now) {
-                self.engine.ledger.carry_over(key, was, &quota.limit, self.now);
-            }
+            let charge_index = self.charges.len();
+            let before = placed.counted_before(tier, &quota.limit, self.now);
+            self.carried_over.extend(before.map(|was| (charge_index, was)));
             let intent = intent(self.request.peek, &quota.limit, placed.overshoot(), terms.carried);
             let charge = Charge {
                 key,
@@ -238,6 +240,7 @@ impl<'a> Meeting<'a> {
 
     /// Asks all limits, and says whether the request passes.
     pub(crate) fn decide(&mut self, scratch: &mut Scratch) -> bool {
+        self.carry_over();
         self.give_back();
         self.excuse_quotas();
         if let ([charge], [ruling]) = (self.charges.as_slice(), self.answer.rulings.as_mut_slice()) {
@@ -256,6 +259,16 @@ impl<'a> Meeting<'a> {
             .holders
             .extend(holders.iter().enumerate().filter_map(|(at, holder)| holder.map(|holder| (at, holder))));
         passes
+    }
+
+    /// Brings along what was counted under other limits. Not before the request is decided: others may be decided between, and may
+    /// bring the same counters along for limits of theirs.
+    fn carry_over(&self) {
+        for &(index, was) in &self.carried_over {
+            if let Some(charge) = self.charges.get(index) {
+                self.engine.ledger.carry_over(charge.key, was, charge.limit, self.now);
+            }
+        }
     }
 
     /// Units that come back do so whatever becomes of the rest; after that, the limit is only looked at. What is held comes back

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{START, engine};
+use common::{START, engine, install};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use tollgate::policy::Unit;
@@ -18,7 +18,15 @@ descriptors:
 - {key: quota, quota_mode: true, rate_limit: {unit: year, requests_per_unit: 2}}
 - {key: places, rate_limit: {algorithm: concurrency, requests: 2, period: 1h}}
 ";
-const POLICIES: &str = "policies: {small: {requests: 5, period: 1h}}";
+const POLICIES: &str = "policies:
+  small: {requests: 5, period: 1h}
+  tiered: {requests: 5, period: 1h, tiers: {pro: {requests: 6, period: 2h}, max: {requests: 7, period: 3h}}}
+";
+/// The same in other words: what was counted is carried over.
+const POLICIES_LATER: &str = "policies:
+  small: {requests: 5, period: 1h, algorithm: fixed_window}
+  tiered: {requests: 5, period: 1h, algorithm: token_bucket, tiers: {pro: {requests: 6, period: 2h}, max: {requests: 7, period: 1h}}}
+";
 
 #[derive(Clone, Debug)]
 struct Asked {
@@ -31,7 +39,19 @@ struct Asked {
 
 fn asked() -> impl Strategy<Value = Asked> {
     let key = prop::sample::select(vec!["few", "two", "shadow", "quota", "places", "unknown"]);
-    let domain = prop::sample::select(vec!["d", "d", "d", "d", "", "elsewhere", "policy", "no policy"]);
+    let domain = prop::sample::select(vec![
+        "d",
+        "d",
+        "d",
+        "d",
+        "",
+        "elsewhere",
+        "policy",
+        "tiered",
+        "pro",
+        "max",
+        "no policy",
+    ]);
     let unit = prop::option::weighted(0.8, prop::sample::select(vec![Unit::Hour, Unit::Day]));
     let own = unit.prop_map(|unit| OwnLimit { requests_per_unit: 2, unit });
     let own = prop::option::weighted(0.1, own);
@@ -84,6 +104,8 @@ fn check(all: &[Asked], size: usize, prepare: impl Fn(&Engine)) {
         .map(|(asked, descriptors)| {
             let request = match asked.domain {
                 "policy" => Request::policy("small", b"x"),
+                "tiered" => Request::policy("tiered", b"x"),
+                tier @ ("pro" | "max") => Request::policy("tiered", b"x").tier(tier),
                 "no policy" => Request::policy("none", b"x"),
                 domain => Request::new(domain, descriptors),
             };
@@ -91,6 +113,12 @@ fn check(all: &[Asked], size: usize, prepare: impl Fn(&Engine)) {
         })
         .collect();
     for (batch, requests) in requests.chunks(size).enumerate() {
+        if batch == 2 {
+            let later = format!("{RULES}{POLICIES_LATER}");
+            for engine in [&one, &other] {
+                install(engine, &later, START);
+            }
+        }
         let mut answers = Vec::new();
         other.decide_batch(requests, START, |index, answer| {
             assert_eq!(index, answers.len(), "out of order");

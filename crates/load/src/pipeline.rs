@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::protocol::{Garbled, Wire};
-use crate::session::Session;
+use crate::session::{Session, Waiting};
 use crate::tally::Answer;
 use crate::turns::Turn;
 
@@ -35,12 +35,12 @@ pub(crate) async fn drive(session: Rc<Session>, wire: Rc<Wire>, first: TcpStream
     while let Some(connected) = stream.take() {
         let mut pipeline = Pipeline::new(&session, &wire);
         let Err(broken) = pipeline.run(connected).await else { return };
-        for batch in &pipeline.under_way {
-            session.fail(batch.planned_ns, batch.requests, &broken);
-        }
         // A server may close a connection on which nothing is asked.
         if !(matches!(broken, Broken::Closed) && pipeline.under_way.is_empty()) {
             session.refuse(&broken.to_string());
+        }
+        for waiting in pipeline.under_way.drain(..) {
+            waiting.fail(&broken);
         }
         stream = session.connect_again().await;
     }
@@ -54,7 +54,7 @@ struct Pipeline<'a> {
     outbox_sent: usize,
     inbox: Vec<u8>,
     /// What was sent and not answered, the oldest first. No more requests than may be under way.
-    under_way: VecDeque<Turn>,
+    under_way: VecDeque<Waiting<'a>>,
     requests_under_way: usize,
     greeting_answers_left: usize,
 }
@@ -119,9 +119,8 @@ impl<'a> Pipeline<'a> {
         for _ in 0..turn.requests {
             self.wire.request.write(keys.next(), &mut self.outbox);
         }
-        self.under_way.push_back(turn);
+        self.under_way.push_back(self.session.send(turn));
         self.requests_under_way += turn.requests as usize;
-        self.session.send(turn);
     }
 
     /// Everything that has come: one moment for all of it.
@@ -146,10 +145,8 @@ impl<'a> Pipeline<'a> {
             };
         }
         let oldest = self.under_way.front_mut().ok_or(Garbled("an answer that nobody asked for"))?;
-        self.session.answer(oldest.planned_ns, now_ns, answer);
-        oldest.requests -= 1;
         self.requests_under_way -= 1;
-        if oldest.requests == 0 {
+        if oldest.answer(now_ns, answer) {
             self.under_way.pop_front();
         }
         Ok(())

@@ -61,7 +61,7 @@ pub struct Load {
 pub struct Report {
     /// Counts and latencies.
     pub tally: Tally,
-    /// How long the part that counts took, up to the last answer.
+    /// How long the part that counts took: up to the last answer, or to the last moment at which one was due, whichever is later.
     pub elapsed: Duration,
 }
 
@@ -88,7 +88,7 @@ pub enum LoadError {
     /// Nobody listens there.
     #[error("cannot connect to {address}: {source}")]
     Connect {
-        /// Where.
+        /// Where. A name may stand for several addresses: the last that was tried.
         address: SocketAddr,
         /// What the system said.
         source: io::Error,
@@ -130,7 +130,16 @@ pub fn run(
 ) -> Result<Report, LoadError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| LoadError::Start(error.to_string()))?;
-    LocalSet::new().block_on(&runtime, load.run(stop, watch))
+    let tasks = LocalSet::new();
+    let session = tasks.block_on(&runtime, load.run(stop, watch))?;
+    drop(tasks); // Whatever still waits for an answer is given up, and counted.
+    session.turns.end();
+    session.give_up();
+    let tally = session.tally.borrow().clone();
+    match &tally.first_error {
+        Some(error) if tally.decided() == 0 => Err(LoadError::Refused(error.clone())),
+        _ => Ok(Report { tally, elapsed: session.elapsed() }),
+    }
 }
 
 impl Load {
@@ -138,31 +147,22 @@ impl Load {
         &self,
         stop: impl Future<Output = ()>,
         watch: impl FnMut(Progress<'_>),
-    ) -> Result<Report, LoadError> {
+    ) -> Result<Rc<Session>, LoadError> {
         self.check()?;
         let carrier = self.carrier()?;
-        let session = Rc::new(self.session()?);
-        let mut connections = Vec::new();
-        for _ in 0..self.connections {
-            let refused = |source| LoadError::Connect { address: session.address, source };
-            connections.push(connect(session.address).await.map_err(refused)?);
+        let (address, first) = connect_to_any(&resolve(&self.address)?).await?;
+        let session = Rc::new(self.session(address)?);
+        let mut connections = vec![first];
+        while connections.len() < self.connections {
+            connections
+                .push(connect(address).await.map_err(|source| LoadError::Connect { address, source })?);
         }
         let mut tasks = JoinSet::new();
         for connection in connections {
             self.spawn(&mut tasks, &session, &carrier, connection);
         }
         conduct(&session, &mut tasks, stop, watch).await?;
-        tasks.shutdown().await;
-        session.turns.end();
-        session.give_up();
-        let tally = session.tally.borrow().clone();
-        match &tally.first_error {
-            Some(error) if tally.decided() == 0 => Err(LoadError::Refused(error.clone())),
-            _ => {
-                let elapsed_ns = session.last_answer_ns.get().saturating_sub(session.warmup_ns);
-                Ok(Report { tally, elapsed: Duration::from_nanos(elapsed_ns) })
-            }
-        }
+        Ok(session)
     }
 
     fn check(&self) -> Result<(), LoadError> {
@@ -170,7 +170,9 @@ impl Load {
             (Pace::Planned { per_second, .. }, _) if !(per_second.is_finite() && per_second > 0.0) => {
                 "a rate is above 0"
             }
-            (Pace::Planned { batch: 0, .. }, _) => "a batch has at least one request",
+            (Pace::Planned { batch, .. }, _) if !(1..=IN_FLIGHT_MAX).contains(&(batch as usize)) => {
+                "a batch has 1 to 100000 requests"
+            }
             (_, Draw::Zipf(exponent)) if !(exponent.is_finite() && exponent > 0.0) => {
                 "the exponent of Zipf's law is above 0"
             }
@@ -216,7 +218,7 @@ impl Load {
         }
     }
 
-    fn session(&self) -> Result<Session, LoadError> {
+    fn session(&self, address: SocketAddr) -> Result<Session, LoadError> {
         let (in_flight, batch) = self.depth();
         let whole = self.warmup + self.duration;
         let turns = match self.pace {
@@ -228,7 +230,7 @@ impl Load {
             Pace::Max => Turns::closed(nanoseconds(whole), self.requests_max, u64::from(batch)),
         };
         Ok(Session {
-            address: resolve(&self.address)?,
+            address,
             turns,
             tally: RefCell::new(Tally::new().map_err(|error| LoadError::Start(error.to_string()))?),
             keys: RefCell::new(self.keys.stream()),
@@ -286,12 +288,31 @@ async fn conduct(
     }
 }
 
-fn resolve(address: &str) -> Result<SocketAddr, LoadError> {
+/// Every address that a name stands for.
+fn resolve(address: &str) -> Result<Vec<SocketAddr>, LoadError> {
     let told = |source| LoadError::Address { address: address.to_owned(), source };
-    let mut found = address.to_socket_addrs().map_err(told)?;
-    found.next().ok_or_else(|| told(io::Error::new(io::ErrorKind::NotFound, "nobody knows it")))
+    let found: Vec<SocketAddr> = address.to_socket_addrs().map_err(told)?.collect();
+    if found.is_empty() {
+        return Err(told(io::Error::new(io::ErrorKind::NotFound, "nobody knows it")));
+    }
+    Ok(found)
+}
+
+/// The first address at which somebody listens: `localhost` may be `::1` before it is `127.0.0.1`.
+async fn connect_to_any(addresses: &[SocketAddr]) -> Result<(SocketAddr, TcpStream), LoadError> {
+    let mut refused = LoadError::Senseless("there is no address to connect to");
+    for &address in addresses {
+        match connect(address).await {
+            Ok(stream) => return Ok((address, stream)),
+            Err(source) => refused = LoadError::Connect { address, source },
+        }
+    }
+    Err(refused)
 }
 
 fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
+
+#[cfg(test)]
+mod tests;

@@ -52,30 +52,27 @@ impl Session {
     }
 
     /// A turn is being taken.
-    pub(crate) fn send(&self, turn: Turn) {
+    pub(crate) fn send(&self, turn: Turn) -> Waiting<'_> {
         if turn.planned_ns >= self.warmup_ns {
-            let lag_ns = self.turns.now_ns().saturating_sub(turn.planned_ns);
-            self.tally.borrow_mut().send(turn.requests, lag_ns);
+            self.tally.borrow_mut().send(turn.requests, self.waited_ns(turn));
         }
+        Waiting { session: self, turn }
     }
 
-    /// A request that was planned then is answered now.
-    pub(crate) fn answer(&self, planned_ns: u64, now_ns: u64, answer: Answer) {
+    /// A request of this turn is answered now.
+    fn answer(&self, turn: Turn, now_ns: u64, answer: Answer) {
         match &answer {
             Answer::Refused(error) => self.refuse(error),
             Answer::Allowed | Answer::Denied => self.has_decisions.set(true),
         }
-        if planned_ns >= self.warmup_ns {
+        if turn.planned_ns >= self.warmup_ns {
             self.last_answer_ns.set(now_ns);
-            self.tally.borrow_mut().answer(answer, now_ns.saturating_sub(planned_ns));
+            self.tally.borrow_mut().answer(answer, now_ns.saturating_sub(turn.planned_ns));
         }
     }
 
-    /// Requests that were planned then will have no answer.
-    pub(crate) fn fail(&self, planned_ns: u64, requests: u64, error: &dyn fmt::Display) {
-        if planned_ns >= self.warmup_ns {
-            self.tally.borrow_mut().fail(requests, || error.to_string());
-        }
+    fn waited_ns(&self, turn: Turn) -> u64 {
+        self.turns.now_ns().saturating_sub(turn.planned_ns)
     }
 
     /// The server has no decision to give. If it never has one, the run ends.
@@ -94,10 +91,48 @@ impl Session {
         self.turns.give_up(|Moment { at_ns, requests }| {
             if at_ns >= self.warmup_ns {
                 // What falls due at the very end may do so after the clock was read.
-                tally.give_up(requests, now_ns.saturating_sub(at_ns));
+                tally.give_up_unsent(requests, now_ns.saturating_sub(at_ns));
             }
         });
-        tally.unanswered = tally.sent.saturating_sub(tally.ended());
+    }
+
+    /// How long the part that counts took: up to the last answer, or until no more were asked for if the last did not come.
+    pub(crate) fn elapsed(&self) -> Duration {
+        let last_ns = self.last_answer_ns.get().max(self.turns.last_due_ns());
+        Duration::from_nanos(last_ns.saturating_sub(self.warmup_ns))
+    }
+}
+
+/// Requests of a turn that were sent and not answered yet. Whoever drops it has given them up: they count as late as they are then.
+pub(crate) struct Waiting<'a> {
+    session: &'a Session,
+    turn: Turn,
+}
+
+impl Waiting<'_> {
+    /// One of them is answered now. Whether it was the last.
+    pub(crate) fn answer(&mut self, now_ns: u64, answer: Answer) -> bool {
+        self.session.answer(self.turn, now_ns, answer);
+        self.turn.requests -= 1;
+        self.turn.requests == 0
+    }
+
+    /// None of them will have an answer.
+    pub(crate) fn fail(mut self, error: &dyn fmt::Display) {
+        let requests = std::mem::take(&mut self.turn.requests);
+        if self.turn.planned_ns >= self.session.warmup_ns {
+            let waited_ns = self.session.waited_ns(self.turn);
+            self.session.tally.borrow_mut().fail(requests, waited_ns, || error.to_string());
+        }
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        let Waiting { session, turn } = self;
+        if turn.requests > 0 && turn.planned_ns >= session.warmup_ns {
+            session.tally.borrow_mut().give_up_unanswered(turn.requests, session.waited_ns(*turn));
+        }
     }
 }
 

@@ -141,15 +141,15 @@ async fn take_turns(session: Rc<Session>, call: Rc<Call>, mut sender: SendReques
         };
         let Some(turn) = session.turns.take().await else { return };
         let key = session.keys.borrow_mut().next();
-        session.send(turn);
+        let mut waiting = session.send(turn);
         match call.ask(&mut sender, key).await {
             Ok((answer, bytes)) => {
                 session.tally.borrow_mut().received_bytes += bytes as u64;
-                session.answer(turn.planned_ns, session.turns.now_ns(), answer);
+                waiting.answer(session.turns.now_ns(), answer);
             }
             Err(error) => {
                 let error_told = format!("HTTP/2: {error}");
-                session.fail(turn.planned_ns, turn.requests, &error_told);
+                waiting.fail(&error_told);
                 session.refuse(&error_told);
                 if error.is_io() || error.is_go_away() {
                     return;

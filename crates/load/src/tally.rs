@@ -21,7 +21,8 @@ pub(crate) enum Answer {
 /// Counts and latencies.
 #[derive(Clone, Debug)]
 pub struct Tally {
-    /// From the planned moment of sending to the answer, in nanoseconds. In a closed loop, from sending.
+    /// From the planned moment of sending (in a closed loop, from sending), in nanoseconds: to the answer, whatever it said; to the moment
+    /// when the connection broke; or to the end of the run. Nothing that was due is left out.
     pub latency_ns: Histogram<u64>,
     /// From the planned moment of sending to sending, in nanoseconds.
     pub lag_ns: Histogram<u64>,
@@ -33,7 +34,7 @@ pub struct Tally {
     pub denied: u64,
     /// Requests that were not decided: the answer was an error, or the connection broke.
     pub errors: u64,
-    /// Requests that were due and never sent, because too many were under way until the end. Their latencies count, as far as they got.
+    /// Requests that were due and never sent, because too many were under way until the end.
     pub unsent: u64,
     /// Requests that were sent and not answered when the run ended.
     pub unanswered: u64,
@@ -79,21 +80,29 @@ impl Tally {
         match answer {
             Answer::Allowed => self.allowed += 1,
             Answer::Denied => self.denied += 1,
-            Answer::Refused(error) => return self.fail(1, || error),
+            Answer::Refused(error) => return self.fail(1, latency_ns, || error),
         }
         self.latency_ns.saturating_record(latency_ns);
     }
 
-    pub(crate) fn fail(&mut self, requests: u64, error: impl FnOnce() -> String) {
+    /// Requests have waited so long, for an error or until their connection broke.
+    pub(crate) fn fail(&mut self, requests: u64, waited_ns: u64, error: impl FnOnce() -> String) {
         self.errors += requests;
+        self.latency_ns.saturating_record_n(waited_ns, requests);
         if requests > 0 && self.first_error.is_none() {
             self.first_error = Some(error());
         }
     }
 
     /// Requests that were never sent have waited so long.
-    pub(crate) fn give_up(&mut self, requests: u64, waited_ns: u64) {
+    pub(crate) fn give_up_unsent(&mut self, requests: u64, waited_ns: u64) {
         self.unsent += requests;
+        self.latency_ns.saturating_record_n(waited_ns, requests);
+    }
+
+    /// Requests that were sent have waited so long, and wait still.
+    pub(crate) fn give_up_unanswered(&mut self, requests: u64, waited_ns: u64) {
+        self.unanswered += requests;
         self.latency_ns.saturating_record_n(waited_ns, requests);
     }
 }

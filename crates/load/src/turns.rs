@@ -27,6 +27,8 @@ pub(crate) struct Turns {
     start_ticks: Cell<u64>,
     /// When nobody got a turn any more.
     ended_ns: Cell<Option<u64>>,
+    /// When the last turn came that somebody took, or would have.
+    last_due_ns: Cell<u64>,
     order: Order,
 }
 
@@ -51,7 +53,7 @@ impl Turns {
     fn new(order: Order) -> Turns {
         let clock = Clock::new();
         let start_ticks = Cell::new(clock.now().ticks());
-        Turns { clock, start_ticks, ended_ns: Cell::new(None), order }
+        Turns { clock, start_ticks, ended_ns: Cell::new(None), last_due_ns: Cell::new(0), order }
     }
 
     /// Time since the start.
@@ -115,7 +117,16 @@ impl Turns {
         let ended_ns = self.ended_ns.get().unwrap_or_else(|| self.now_ns());
         while let Some(moment) = untaken.peek().filter(|moment| moment.at_ns <= ended_ns) {
             untaken.next();
+            self.last_due_ns.set(moment.at_ns);
             each(moment);
+        }
+    }
+
+    /// Until when turns came. In a closed loop they would have come to its end, had there been an answer.
+    pub(crate) fn last_due_ns(&self) -> u64 {
+        match &self.order {
+            Order::Open { .. } => self.last_due_ns.get(),
+            Order::Closed { end_ns, .. } => self.ended_ns.get().unwrap_or(*end_ns).min(*end_ns),
         }
     }
 
@@ -130,7 +141,9 @@ impl Turns {
                 if untaken.peek().is_none() {
                     self.end();
                 }
-                moment.map(|Moment { at_ns, requests }| Turn { planned_ns: at_ns, requests })
+                let Moment { at_ns, requests } = moment?;
+                self.last_due_ns.set(at_ns);
+                Some(Turn { planned_ns: at_ns, requests })
             }
             Order::Closed { requests_left, end_ns, batch } => {
                 let now_ns = self.now_ns();

@@ -28,7 +28,7 @@ const TOKEN_BYTES_MAX: usize = 512;
 const TOKENS_MAX: usize = 256;
 
 const SCHEME: &str = "Bearer";
-const TOKEN_FIELD: HeaderName = HeaderName::from_static("x-tollgate-token");
+pub(crate) const TOKEN_FIELD: HeaderName = HeaderName::from_static("x-tollgate-token");
 
 /// A secret that a client shows. It cannot be printed.
 #[derive(Clone, PartialEq, Eq)]
@@ -213,13 +213,19 @@ impl TokenFile {
     }
 }
 
+/// The token that a client shows.
+pub(crate) fn shown(fields: &HeaderMap) -> Option<&[u8]> {
+    let value = |name| fields.get(name).map(http::HeaderValue::as_bytes);
+    shown_in(value(TOKEN_FIELD), value(AUTHORIZATION))
+}
+
 /// The token that a client shows: in a field of its own, or as HTTP has it. The first is for proxies that ask on behalf of somebody else,
 /// whose `Authorization` they pass on.
-pub(crate) fn shown(fields: &HeaderMap) -> Option<&[u8]> {
-    if let Some(token) = fields.get(TOKEN_FIELD) {
-        return Some(token.as_bytes().trim_ascii());
+pub(crate) fn shown_in<'a>(own: Option<&'a [u8]>, authorization: Option<&'a [u8]>) -> Option<&'a [u8]> {
+    if let Some(token) = own {
+        return Some(token.trim_ascii());
     }
-    let (scheme, token) = fields.get(AUTHORIZATION)?.as_bytes().split_at_checked(SCHEME.len())?;
+    let (scheme, token) = authorization?.split_at_checked(SCHEME.len())?;
     let is_ours = scheme.eq_ignore_ascii_case(SCHEME.as_bytes()) && token.starts_with(b" ");
     is_ours.then(|| token.trim_ascii())
 }

@@ -4,7 +4,7 @@
 //! its end can be believed, as far back as those who wrote it are proxies that we trust. The list is therefore read from the right, and
 //! what stands left of the first address that is not a trusted proxy changes nothing.
 //!
-//! `X-Real-IP` counts only where there is no `X-Forwarded-For`. `Forwarded` (RFC 7239) is not looked at: the proxies that this is for do not
+//! `X-Real-IP` counts only where there is no `X-Forwarded-For`, and not where hops are counted: it has none. `Forwarded` (RFC 7239) is not looked at: the proxies that this is for do not
 //! write it, so whatever stands in it comes from the client.
 
 #[cfg(test)]
@@ -14,6 +14,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use http::{HeaderMap, HeaderValue};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use thiserror::Error;
 
 /// How clients are found behind proxies, and told apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,10 +22,23 @@ pub struct AddressSettings {
     /// The proxies that are believed.
     pub trusted_proxies: Vec<IpNet>,
     /// How many proxies stand between a client and this server, if that is known: then so many entries are counted from the right. 0:
-    /// as many as are trusted by their addresses.
+    /// as many as are trusted by their addresses. The one that connects to this server must be trusted either way.
     pub trusted_hops: usize,
     /// By how many leading bits IPv6 clients are told apart.
     pub ipv6_prefix: u8,
+}
+
+/// Why clients could not be found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum AddressError {
+    /// Somebody is to be counted past who is not believed.
+    #[error(
+        "`trusted_hops` is {hops}, but `trusted_proxies` is `none`: whoever asks /v1/auth must be trusted for hops to be counted"
+    )]
+    UntrustedHops {
+        /// How many.
+        hops: usize,
+    },
 }
 
 /// Addresses that nobody has outside of this machine and its networks: loopback, private and link-local ones.
@@ -54,6 +68,14 @@ impl Default for AddressSettings {
 }
 
 impl AddressSettings {
+    /// Refuses what would do nothing and look as if it did.
+    pub(crate) fn check(&self) -> Result<(), AddressError> {
+        match (self.trusted_hops, self.trusted_proxies.is_empty()) {
+            (hops @ 1.., true) => Err(AddressError::UntrustedHops { hops }),
+            _ => Ok(()),
+        }
+    }
+
     /// Whether an address is that of a proxy which is believed.
     pub(crate) fn trusts(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
@@ -66,13 +88,13 @@ impl AddressSettings {
         if !self.trusts(peer) {
             return peer;
         }
-        if !fields.contains_key("x-forwarded-for") {
-            return fields.get("x-real-ip").and_then(|value| parse(value.as_bytes())).unwrap_or(peer);
-        }
         let mut entries = entries_from_the_right(fields);
         if let Some(before) = self.trusted_hops.checked_sub(1) {
             // As in Envoy: where there are fewer than there should be, something is wrong, and nobody is believed.
             return entries.nth(before).flatten().unwrap_or(peer);
+        }
+        if !fields.contains_key("x-forwarded-for") {
+            return fields.get("x-real-ip").and_then(|value| parse(value.as_bytes())).unwrap_or(peer);
         }
         let mut client = peer;
         for entry in entries {

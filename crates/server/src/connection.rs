@@ -14,13 +14,13 @@ use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncWrite};
 
 use self::bodies::{Budget, Counted};
-use self::impatient::Impatient;
+pub(crate) use self::impatient::Impatient;
 use crate::drain::Drain;
 use crate::room::Room;
-use crate::stream::Stream;
+use crate::stream::{Stream, close};
 
 /// How long a client may take to send a request's header, counted from when the server waits for one: so a connection of HTTP/1.1
 /// that has nothing to ask is closed after that.
@@ -67,7 +67,7 @@ where
     };
     let Some(is_http2) = is_http2 else {
         tracing::debug!("a client connected and said nothing");
-        let _ = stream.shutdown().await; // TLS says that this is the end.
+        let _ = close(&mut stream, WRITE_TIMEOUT).await; // The client may be gone already.
         return;
     };
     serve_as(if is_http2 { Version::Http2 } else { Version::Http1 }, stream, service, drain).await;

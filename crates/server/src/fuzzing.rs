@@ -25,7 +25,7 @@ use crate::gate::{Gate, GateSettings};
 pub use crate::protocol::http::fuzzing::{http_auth, json, quick};
 use crate::protocol::http::router;
 pub use crate::protocol::resp::fuzzing::resp;
-pub use crate::protocol::rls::fuzzing::rls;
+pub use crate::protocol::rls::fuzzing::{frames, rls};
 
 /// Room for the few keys of one input: to reserve more would take longer than to answer it.
 const LEDGER_BYTES: usize = 1 << 20;

@@ -25,7 +25,7 @@ mod tls;
 mod workers;
 
 pub use access::{Token, TokenError, TokenSettings, TokenSource};
-pub use client_address::AddressSettings;
+pub use client_address::{AddressError, AddressSettings};
 pub use gate::{Gate, GateSettings};
 pub use secret::{NamedFile, SecretError};
 pub use serve::{Addresses, Running, ServeError, serve};

@@ -16,6 +16,7 @@ use tower::Service as _;
 
 use crate::access::Access;
 use crate::admin;
+use crate::client_address::AddressError;
 use crate::connection;
 use crate::drain::Stopper;
 use crate::gate::Gate;
@@ -41,6 +42,9 @@ pub enum ServeError {
     /// Its certificates or tokens are wrong.
     #[error(transparent)]
     Secret(#[from] SecretError),
+    /// Its settings of proxies contradict each other.
+    #[error(transparent)]
+    Addresses(#[from] AddressError),
     /// Its counters cannot be made.
     #[error(transparent)]
     Engine(#[from] EngineError),
@@ -98,6 +102,7 @@ pub struct Running {
 
 /// Starts a server. Comes back when it listens everywhere and has its rules.
 pub async fn serve(settings: Settings) -> Result<Running, ServeError> {
+    settings.gate.addresses.check()?;
     let (tls, certificates) = Tls::load(&settings.tls)?;
     let (access, token_files) = Access::load(&settings.tokens)?;
     let gate = Arc::new(Gate::new(settings.gate.clone())?.with_access(access));

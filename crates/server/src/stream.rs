@@ -1,13 +1,17 @@
 //! One connection as protocols see it: bytes in and out, whatever carries them, and who is at the other end.
 
+#[cfg(test)]
+pub(crate) mod tests;
+
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 
@@ -29,6 +33,12 @@ pub(crate) struct Stream<I = Io> {
     room: Arc<Room>,
     /// What was read to find out what the client speaks, and has still to be read by whoever serves it.
     head: BytesMut,
+}
+
+/// Closes a connection. TLS has to write that this is the end, for which a client that has stopped reading leaves no room: it is not
+/// waited for longer than so.
+pub(crate) async fn close<S: AsyncWrite + Unpin>(stream: &mut S, time_max: Duration) -> io::Result<()> {
+    tokio::time::timeout(time_max, stream.shutdown()).await?
 }
 
 /// What carries the bytes of clients.

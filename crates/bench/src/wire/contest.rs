@@ -4,7 +4,7 @@ use std::error::Error;
 use std::time::Duration;
 
 use indicatif::ProgressBar;
-use tollgate_load::{Arrivals, Load, Pace, Protocol, Report};
+use tollgate_load::{Arrivals, Load, Pace, Protocol, Question, Report};
 
 use super::Effort;
 use super::child::{Child, Peers};
@@ -17,6 +17,7 @@ pub(super) const OPEN_PER_SECOND: f64 = 10_000.0;
 /// The load of a busy server, in batches.
 pub(super) const STEADY_PER_SECOND: f64 = 100_000.0;
 pub(super) const STEADY_BATCH: u32 = 16;
+pub(super) const STEADY_EVERY_NS: u64 = (1e9 * STEADY_BATCH as f64 / STEADY_PER_SECOND) as u64;
 const STEADY_IN_FLIGHT: usize = 256;
 
 /// Who is measured with what. Names are for the tables, and for the ratios.
@@ -184,6 +185,7 @@ impl Entrant<'_> {
 
 /// What a busy server showed.
 pub(super) struct Steady {
+    pub(super) name: &'static str,
     pub(super) report: Report,
     /// How much of the time the server was on its core, and the generator on its.
     pub(super) server_busy: f64,
@@ -192,14 +194,14 @@ pub(super) struct Steady {
 
 /// A busy server: a hundred thousand decisions a second, in batches.
 pub(super) fn steady(
-    child: &Child,
+    (name, child, question): (&'static str, &Child, Question),
     duration: Duration,
     progress: &ProgressBar,
 ) -> Result<Steady, Box<dyn Error>> {
-    progress.set_message("100,000 a second");
+    progress.set_message(format!("100,000 a second: {name}"));
     let pace =
         Pace::Planned { per_second: STEADY_PER_SECOND, arrivals: Arrivals::Uniform, batch: STEADY_BATCH };
-    let load = questions::load(child, Protocol::Resp, questions::throttle());
+    let load = questions::load(child, Protocol::Resp, question);
     let load = Load { pace, duration: duration * 2, in_flight: STEADY_IN_FLIGHT, ..load };
     let processes = [child.pid(), std::process::id()];
     let before = [CpuTime::of(processes[0])?, CpuTime::of(processes[1])?];
@@ -208,5 +210,5 @@ pub(super) fn steady(
     progress.inc(1);
     let elapsed_ns = report.elapsed.as_nanos() as f64;
     let busy = |at: usize| after[at].since(before[at]).total_ns / elapsed_ns;
-    Ok(Steady { server_busy: busy(0), generator_busy: busy(1), report })
+    Ok(Steady { name, server_busy: busy(0), generator_busy: busy(1), report })
 }

@@ -1,14 +1,19 @@
 //! The figures as tables for people, and as one line for scripts.
 
+use hdrhistogram::Histogram;
 use tollgate_load::Tally;
 
 use super::Effort;
 use super::child::Peers;
-use super::contest::{Figures, OPEN_PER_SECOND, STEADY_BATCH, STEADY_PER_SECOND, Steady};
+use super::contest::{Figures, OPEN_PER_SECOND, STEADY_BATCH, STEADY_EVERY_NS, STEADY_PER_SECOND, Steady};
 use super::core::Cores;
+use super::machine::Lateness;
 use super::neighbour::{OTHERS_PER_SECOND, Others, TENANT_CONNECTIONS, TENANT_PIPELINE};
 use super::questions::{CONNECTIONS, KEYS, STREAMS};
 use crate::table::Table;
+
+/// What is told of a busy server. The last is the longest of all.
+const STEADY_QUANTILES: [f64; 4] = [0.5, 0.99, 0.999, 1.0];
 
 /// From here on, a machine is busy with something else.
 const LOAD_NOTABLE: f64 = 0.5;
@@ -95,7 +100,7 @@ fn row(figures: &Figures) -> Vec<String> {
         percent(figures.generator_busy),
         format!("{:.0}", figures.answer_bytes),
     ];
-    cells.extend([0.5, 0.99, 0.999].map(|quantile| latency(tally, quantile)));
+    cells.extend([0.5, 0.99, 0.999].map(|quantile| latency(&tally.latency_ns, quantile)));
     cells.push(lag(tally));
     cells
 }
@@ -104,8 +109,8 @@ fn percent(part: f64) -> String {
     format!("{:.0} %", part * 100.0)
 }
 
-fn latency(tally: &Tally, quantile: f64) -> String {
-    microseconds(tally.latency_ns.value_at_quantile(quantile))
+fn latency(latency_ns: &Histogram<u64>, quantile: f64) -> String {
+    microseconds(latency_ns.value_at_quantile(quantile))
 }
 
 fn lag(tally: &Tally) -> String {
@@ -117,11 +122,10 @@ fn microseconds(nanoseconds: u64) -> String {
 }
 
 /// The open loop at a high rate.
-pub(super) fn print_steady(steady: &Steady) {
-    let report = &steady.report;
+pub(super) fn print_steady(steady: &[Steady], nobody: &[Lateness]) {
     println!(
         "{STEADY_PER_SECOND} decisions/s over RESP, a batch of {STEADY_BATCH} every {:.0} us on the next of {CONNECTIONS} connections:\n",
-        1e6 * f64::from(STEADY_BATCH) / STEADY_PER_SECOND
+        STEADY_EVERY_NS as f64 / 1e3
     );
     let mut table = Table::new([
         "",
@@ -134,13 +138,24 @@ pub(super) fn print_steady(steady: &Steady) {
         "server busy",
         "generator busy",
     ]);
-    let tally = &report.tally;
-    let mut cells = vec!["tollgate, CL.THROTTLE".to_owned()];
-    cells.extend([0.5, 0.99, 0.999, 1.0].map(|quantile| latency(tally, quantile)));
-    cells.extend([lag(tally), format!("{:.0}", tally.decided() as f64 / report.elapsed.as_secs_f64())]);
-    cells.extend([percent(steady.server_busy), percent(steady.generator_busy)]);
-    table.add_row(cells);
+    for Steady { name, report, server_busy, generator_busy } in steady {
+        let tally = &report.tally;
+        let mut cells = vec![(*name).to_owned()];
+        cells.extend(STEADY_QUANTILES.map(|quantile| latency(&tally.latency_ns, quantile)));
+        cells.extend([lag(tally), format!("{:.0}", tally.decided() as f64 / report.elapsed.as_secs_f64())]);
+        cells.extend([percent(*server_busy), percent(*generator_busy)]);
+        table.add_row(cells);
+    }
+    for Lateness { whose, late_ns } in nobody {
+        let mut cells = vec![format!("nobody, the {whose}'s core")];
+        cells.extend(STEADY_QUANTILES.map(|quantile| latency(late_ns, quantile)));
+        cells.resize(9, String::new());
+        table.add_row(cells);
+    }
     println!("{table}\n");
+    println!(
+        "Nobody: a thread that only waits for the same moments, without sleeping, and how late it sees them. What it misses is the machine's.\n"
+    );
 }
 
 /// The others, alone and not.
@@ -154,7 +169,7 @@ pub(super) fn print_neighbours(measured: &[Others]) {
         let beside = ("beside the one", &others.beside, format!("{:.0}", others.tenant_per_second));
         for (how, report, tenant) in [alone, beside] {
             let mut cells = vec![format!("{}, {how}", others.protocol)];
-            cells.extend([0.5, 0.99, 0.999].map(|quantile| latency(&report.tally, quantile)));
+            cells.extend([0.5, 0.99, 0.999].map(|quantile| latency(&report.tally.latency_ns, quantile)));
             cells.extend([lag(&report.tally), tenant]);
             table.add_row(cells);
         }

@@ -79,9 +79,10 @@ pub(super) fn load(matches: &ArgMatches) -> Result<Load, Failure> {
     let draw = matches.get_one::<f64>("zipf").map_or(Draw::Uniform, |&exponent| Draw::Zipf(exponent));
     Ok(Load {
         protocol,
-        address: matches
-            .get_one::<String>("address")
-            .map_or_else(|| format!("127.0.0.1:{port}"), |address| with_host(address)),
+        address: match matches.get_one::<String>("address") {
+            Some(address) => with_host(address)?,
+            None => format!("127.0.0.1:{port}"),
+        },
         token: matches.get_one::<String>("token").cloned(),
         question: question(matches, protocol)?,
         keys: Keys { count: number(matches, "keys"), draw, seed: number(matches, "seed") },
@@ -140,12 +141,16 @@ fn entries(written: &str) -> Result<Vec<(String, String)>, Failure> {
 }
 
 /// A bare port is one of this machine; an address may look like that of a web page.
-fn with_host(address: &str) -> String {
+fn with_host(address: &str) -> Result<String, Failure> {
+    if address.starts_with("https://") {
+        let told = "--address: TLS is not spoken here; ask a listener without it, at http://";
+        return Err(Failure::Usage(told.to_owned()));
+    }
     let address = address.strip_prefix("http://").unwrap_or(address).trim_end_matches('/');
-    match address.strip_prefix(':').unwrap_or(address).parse::<u16>() {
+    Ok(match address.strip_prefix(':').unwrap_or(address).parse::<u16>() {
         Ok(port) => format!("127.0.0.1:{port}"),
         Err(_) => address.to_owned(),
-    }
+    })
 }
 
 /// A number a second; none is as fast as possible.

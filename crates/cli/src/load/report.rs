@@ -50,7 +50,7 @@ pub(super) fn table(load: &Load, report: &Report) -> String {
     let first_error = tally.first_error.as_ref().map(|error| format!("  {error}")).unwrap_or_default();
     count("errors", tally.errors, &first_error);
     if tally.unanswered > 0 {
-        count("no answer", tally.unanswered, "  still under way at the end");
+        count("no answer", tally.unanswered, "  still under way at the end; counted as late as they were");
     }
     if tally.unsent > 0 {
         count("not sent", tally.unsent, "  due, but too many were under way; counted as late as they were");

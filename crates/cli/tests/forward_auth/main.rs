@@ -17,6 +17,15 @@ use tollgate_testkit::real::{Client, Launch, Proxy, Reply, Signal, Tollgate, Ups
 /// What a customer may ask for in an hour.
 const OF_A_CUSTOMER: usize = 7;
 
+/// Besides the rules of the repository: a parameter of the query is counted, wherever it stands.
+const OF_A_VOUCHER: [(&str, &str); 2] = [
+    (
+        "forward_auth:\n",
+        "  - actions: [query_parameters: {query_parameter_name: voucher, descriptor_key: voucher}]\n",
+    ),
+    ("\ndescriptors:\n", "  - {key: voucher, rate_limit: {unit: day, requests_per_unit: 2}}\n"),
+];
+
 /// What a proxy does that differs from one to the other.
 struct Manners {
     /// Whether it can tell clients what is left while their requests pass.
@@ -25,7 +34,16 @@ struct Manners {
     dead: u16,
     /// And while it is frozen, if the proxy does not wait for too long.
     frozen: Option<u16>,
+    /// The status of a request over its limit with a query of 5,000 bytes, and of one within it with a header of 600.
+    long_query: u16,
+    long_header: u16,
+    /// The status of requests over their limit whose path is disguised as each of [`DISGUISES`].
+    disguised: [u16; DISGUISES.len()],
 }
+
+/// `/login` in other words: most services take these for the same.
+const DISGUISES: [&str; 6] =
+    ["//login", "/./login", "/x/../login", "/%6cogin", "/x/%2e%2E//login", "/%2Flogin"];
 
 /// An example, and whom it names.
 struct Example {
@@ -38,7 +56,7 @@ struct Example {
 
 impl Example {
     /// A file of the example, with ports that are free, and these changes besides.
-    fn file(&self, name: &str, changes: &[(&str, &str)]) -> String {
+    fn file(&self, name: &str, changes: Changes<'_>) -> String {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples").join(name);
         let mut text = fs::read_to_string(path).unwrap();
         let ports =
@@ -54,32 +72,68 @@ impl Example {
     }
 }
 
-/// The rules of the repository, with a customer's limit that is soon used up.
-fn tollgate() -> Tollgate {
+/// Changes of an example: what to look for, and what to put there.
+type Changes<'a> = &'a [(&'a str, &'a str)];
+
+/// The rules of the repository, with a customer's limit that is soon used up, and one for vouchers.
+fn launch() -> Launch {
     let rules = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../rules/shop.yaml");
-    let rules = fs::read_to_string(rules).unwrap();
+    let mut rules = fs::read_to_string(rules).unwrap();
+    for (place, more) in OF_A_VOUCHER {
+        assert_eq!(rules.matches(place).count(), 1, "`{place}`");
+        rules = rules.replace(place, &format!("{place}{more}"));
+    }
     let (hourly, fewer) = ("requests_per_unit: 1000\n", format!("requests_per_unit: {OF_A_CUSTOMER}\n"));
     assert!(rules.contains(hourly), "the rules have no `{hourly}`");
-    Launch::new(env!("CARGO_BIN_EXE_tollgate")).rules("shop.yaml", &rules.replace(hourly, &fewer)).start()
+    Launch::new(env!("CARGO_BIN_EXE_tollgate")).rules("shop.yaml", &rules.replace(hourly, &fewer))
 }
 
-/// Everything that an example promises.
-fn check(manners: &Manners, start: impl FnOnce(&Example) -> Proxy) {
-    let (mut tollgate, service) = (tollgate(), Upstream::start());
-    let example = Example {
+/// An example between a server and a service.
+fn example(tollgate: &Tollgate, service: &Upstream) -> Example {
+    Example {
         proxy: Proxy::free_address(),
         tollgate: tollgate.http(),
         service: service.address(),
         inner: Proxy::free_address(),
-    };
-    let proxy = start(&example);
+    }
+}
+
+/// With `changes`, an example shows the token `TOKEN`, and clients see no difference. Without them, what goes wrong is the proxy's affair: no
+/// client is asked to log in, and none gets through.
+fn check_token(changes: Changes<'_>, start: impl Fn(&Example, Changes<'_>) -> Proxy) {
+    let token = "0123456789abcdef";
+    let (tollgate, service) = (launch().variable("TOLLGATE_HTTP_TOKENS", token).start(), Upstream::start());
+    let shown: Vec<(&str, String)> =
+        changes.iter().map(|(from, to)| (*from, to.replace("TOKEN", token))).collect();
+    let shown: Vec<(&str, &str)> = shown.iter().map(|(from, to)| (*from, to.as_str())).collect();
+    let trusted = start(&example(&tollgate, &service), &shown);
+    until("the proxy lets requests through", || {
+        (trusted.client("127.0.0.9").get("/", &[]).status == 200).then_some(())
+    });
+    let mut client = trusted.client("127.0.0.1");
+    assert_eq!([(); 6].map(|()| client.get("/login", &[]).status), [200, 200, 200, 200, 200, 429]);
+
+    let stranger = start(&example(&tollgate, &service), &[]);
+    let reply = until("the proxy has its routes", || {
+        Some(stranger.client("127.0.0.2").get("/", &[])).filter(|reply| reply.status != 404)
+    });
+    assert_eq!((reply.status, reply.header("www-authenticate")), (500, None), "{reply:#?}");
+}
+
+/// Everything that an example promises.
+fn check(manners: &Manners, start: impl FnOnce(&Example) -> Proxy) {
+    let (mut tollgate, service) = (launch().start(), Upstream::start());
+    let proxy = start(&example(&tollgate, &service));
     // The first requests may come before its routes are in place.
     until("the proxy lets requests through", || {
         (proxy.client("127.0.0.9").get("/", &[]).status == 200).then_some(())
     });
     check_counts(manners, &proxy);
-    check_spoofing(&proxy);
+    check_spoofing(manners, &proxy);
+    check_disguised_queries(&proxy);
     check_floods(&proxy);
+    check_long_queries(manners, &proxy);
+    check_long_headers(manners, &proxy);
     check_headers(&proxy);
     check_bodies(&proxy);
     let status = || proxy.client("127.0.0.1").get("/login", &[]).status;
@@ -126,8 +180,8 @@ fn check_denial(client: &mut Client, path: &str, headers: &[(&str, &str)]) {
     assert!(reply.body.starts_with(r#"{"code":"rate_limited","#), "{}", reply.body);
 }
 
-/// Whoever is over the limit stays so, whatever he claims to be and to want.
-fn check_spoofing(proxy: &Proxy) {
+/// Whoever is over the limit stays so, whatever he claims to be and to want, and however he writes it.
+fn check_spoofing(manners: &Manners, proxy: &Proxy) {
     let mut client = proxy.client("127.0.0.1");
     for (name, value) in [
         ("x-forwarded-for", "203.0.113.7"),
@@ -141,6 +195,26 @@ fn check_spoofing(proxy: &Proxy) {
         check_denial(&mut client, "/login", &[(name, value)]);
     }
     assert_eq!(client.get("/elsewhere", &[]).status, 200);
+    let statuses = DISGUISES.map(|path| proxy.client("127.0.0.1").get(path, &[]).status);
+    assert_eq!(statuses, manners.disguised, "{DISGUISES:?}");
+}
+
+/// What is encoded in a path stays part of it: neither a query nor another header comes of it.
+fn check_disguised_queries(proxy: &Proxy) {
+    let status =
+        |path: &str| proxy.client("127.0.0.1").send("GET", path, &[], "").map_or(0, |reply| reply.status);
+    assert_eq!([(); 3].map(|()| status("/?voucher=winter")), [200, 200, 429], "two a day");
+    for path in [
+        "/%3Fvoucher=other?voucher=winter",
+        "/%3F?voucher=winter",
+        "/%23?voucher=winter",
+        "/login%0d%0aX-Forwarded-For:%20203.0.113.7",
+        "/login%0aX-Forwarded-For:%20203.0.113.7%0ax:",
+    ] {
+        assert_ne!(status(path), 200, "{path}");
+    }
+    // An encoded space, and letters beyond ASCII, harm nobody.
+    assert_eq!(["/my%20file", "/caf%C3%A9"].map(status), [200; 2]);
 }
 
 /// Nor does anybody get through by sending so much that the proxy's question cannot be asked, or not be answered.
@@ -166,6 +240,31 @@ fn check_floods(proxy: &Proxy) {
         assert_ne!(status, 200, "{} headers, the first of {} bytes", flood.len(), flood[0].1.len());
     }
     check_denial(&mut proxy.client("127.0.0.1"), "/login", &[]);
+}
+
+/// What is counted is not out of sight behind so much that the proxy does not hand it over.
+fn check_long_queries(manners: &Manners, proxy: &Proxy) {
+    let mut client = proxy.client("127.0.0.6");
+    let statuses = [(); 3].map(|()| client.get("/?voucher=spring", &[]).status);
+    assert_eq!(statuses, [200, 200, 429], "two a day");
+    for bytes in [3_000, 4_080, 5_000, 20_000] {
+        let path = format!("/?{}&voucher=spring", "y".repeat(bytes));
+        // A connection that is closed is an answer too.
+        let status = proxy.client("127.0.0.6").send("GET", &path, &[], "").map_or(0, |reply| reply.status);
+        assert_ne!(status, 200, "{bytes} bytes before what is counted");
+        assert!(bytes != 5_000 || status == manners.long_query, "{status}");
+    }
+}
+
+/// Who has a long name is not taken for another whose name begins alike.
+fn check_long_headers(manners: &Manners, proxy: &Proxy) {
+    let statuses = ["a", "b"].map(|end| {
+        let name = "y".repeat(600) + end;
+        let mut client = proxy.client("127.0.0.6");
+        [(); OF_A_CUSTOMER]
+            .map(|()| client.send("GET", "/", &[("x-customer", &name)], "").map_or(0, |reply| reply.status))
+    });
+    assert_eq!(statuses, [[manners.long_header; OF_A_CUSTOMER]; 2]);
 }
 
 /// A header of the client's own: a customer's requests are counted together, whatever their addresses.

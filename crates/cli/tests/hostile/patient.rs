@@ -42,7 +42,6 @@ fn grpc() {
     check(Listener::Grpc);
 }
 
-// Needs time-outs of the RESP connection itself: for half a command, and for answers that nobody takes.
 #[test]
 fn resp() {
     check(Listener::Resp);

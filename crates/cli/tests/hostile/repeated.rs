@@ -24,7 +24,8 @@ fn check(name: &str) {
         let watched = Watched::start(launch());
         let left_bytes: Vec<u64> = (0..RUNS)
             .map(|_| {
-                attack.run(&watched.tollgate, 1);
+                let tally = attack.run(&watched.tollgate, 1);
+                assert!(tally.wrong().is_empty(), "{:?}: {name}: {:#?}", attack.on, tally.wrong());
                 assert!(watched.vitals.settles_within(SETTLE_TIME), "connections are left");
                 watched.vitals.growth_bytes()
             })

@@ -10,17 +10,27 @@ fn tally() -> Tally {
 fn what_was_never_sent_counts_as_long_as_it_waited() {
     let mut tally = tally();
     tally.answer(Answer::Allowed, 1_000);
-    tally.give_up(9, 1_000_000_000);
+    tally.give_up_unsent(9, 1_000_000_000);
     assert_eq!((tally.decided(), tally.unsent), (1, 9));
     assert!(tally.latency_ns.value_at_quantile(0.5) > 990_000_000);
 }
 
 #[test]
-fn errors_have_no_latency_and_the_first_is_kept() {
+fn what_was_never_answered_counts_as_long_as_it_waited() {
     let mut tally = tally();
-    tally.answer(Answer::Refused("first".to_owned()), 1);
-    tally.fail(2, || "second".to_owned());
-    assert_eq!((tally.errors, tally.ended(), tally.latency_ns.len()), (3, 3, 0));
+    tally.answer(Answer::Allowed, 1_000);
+    tally.give_up_unanswered(9, 1_000_000_000);
+    assert_eq!((tally.decided(), tally.unanswered), (1, 9));
+    assert!(tally.latency_ns.value_at_quantile(0.5) > 990_000_000);
+}
+
+#[test]
+fn errors_count_as_long_as_they_took_and_the_first_is_kept() {
+    let mut tally = tally();
+    tally.answer(Answer::Refused("first".to_owned()), 2_000_000);
+    tally.fail(2, 1_000_000_000, || "second".to_owned());
+    assert_eq!((tally.errors, tally.ended(), tally.latency_ns.len()), (3, 3, 3));
+    assert!(tally.latency_ns.min() > 1_900_000 && tally.latency_ns.value_at_quantile(0.5) > 990_000_000);
     assert_eq!(tally.first_error.as_deref(), Some("first"));
 }
 

@@ -105,6 +105,24 @@ fn hops_are_counted_from_the_right() {
     assert_eq!(hops(2, "nonsense, 198.51.100.1"), "10.0.0.1");
 }
 
+#[test]
+fn the_real_ip_says_nothing_of_hops() {
+    let settings = AddressSettings { trusted_hops: 1, ..AddressSettings::default() };
+    assert_eq!(found(&settings, "10.0.0.1", &[("x-real-ip", "192.0.2.8")]), "10.0.0.1");
+    let both = [("x-real-ip", "192.0.2.8"), ("x-forwarded-for", "192.0.2.7")];
+    assert_eq!(found(&settings, "10.0.0.1", &both), "192.0.2.7");
+}
+
+#[test]
+fn hops_need_somebody_to_trust() {
+    let check = |trusted_proxies: &[IpNet], trusted_hops| {
+        let trusted_proxies = trusted_proxies.to_vec();
+        AddressSettings { trusted_proxies, trusted_hops, ..AddressSettings::default() }.check()
+    };
+    assert_eq!(check(&[], 2), Err(AddressError::UntrustedHops { hops: 2 }));
+    assert_eq!([check(&[], 0), check(&PRIVATE, 2), check(&PRIVATE, 0)], [Ok(()); 3]);
+}
+
 /// Any text that can stand in a header, often one that looks like a list of addresses.
 fn anything() -> impl Strategy<Value = String> {
     let entry = prop_oneof![

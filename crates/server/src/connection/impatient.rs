@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
 /// Bytes in and out; broken once the client has taken none of them for so long.
-pub(super) struct Impatient<S> {
+pub(crate) struct Impatient<S> {
     io: S,
     timeout: Duration,
     /// Runs while the client takes nothing.
@@ -19,7 +19,7 @@ pub(super) struct Impatient<S> {
 }
 
 impl<S> Impatient<S> {
-    pub(super) fn new(io: S, timeout: Duration) -> Impatient<S> {
+    pub(crate) fn new(io: S, timeout: Duration) -> Impatient<S> {
         Impatient { io, timeout, stall: None }
     }
 

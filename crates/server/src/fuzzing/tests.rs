@@ -47,3 +47,8 @@ fn http_auth() {
 fn quick() {
     check("quick", super::quick);
 }
+
+#[test]
+fn frames() {
+    check("frames", super::frames);
+}

@@ -137,7 +137,7 @@ impl Exposition {
         for (protocol, value) in Protocol::ALL.into_iter().zip(self.unauthorized) {
             put(&mut family, &[("protocol", protocol.name())], value)?;
         }
-        let help = "Time that decisions took, without reading the request and writing the answer.";
+        let help = "Time that decisions took, the mean of those decided together, without reading requests and writing to connections.";
         let (unit, kind) = (Some(&Unit::Seconds), MetricType::Histogram);
         let mut family = encoder.encode_descriptor("ratelimit_check_duration", help, unit, kind)?;
         for (protocol, totals) in by_protocol() {

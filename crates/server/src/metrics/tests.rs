@@ -128,7 +128,7 @@ fn what_came_in() {
     ratelimit_unauthorized_total{protocol="rls"} 1
     ratelimit_unauthorized_total{protocol="http"} 0
     ratelimit_unauthorized_total{protocol="resp"} 0
-    # HELP ratelimit_check_duration_seconds Time that decisions took, without reading the request and writing the answer.
+    # HELP ratelimit_check_duration_seconds Time that decisions took, the mean of those decided together, without reading requests and writing to connections.
     # TYPE ratelimit_check_duration_seconds histogram
     # UNIT ratelimit_check_duration_seconds seconds
     ratelimit_check_duration_seconds_sum{protocol="http"} 1.000000502

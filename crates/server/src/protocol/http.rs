@@ -64,8 +64,7 @@ const FIELDS_USUAL: usize = 8;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
-const WHERE_TO_GO: &str =
-    "POST to /v1/check, /v1/peek, /v1/acquire, /v1/release or /json; GET /healthz, /readyz or /healthcheck";
+const WHERE_TO_GO: &str = "POST to /v1/check, /v1/peek, /v1/acquire, /v1/release or /json; GET /v1/auth, /healthz, /readyz or /healthcheck";
 
 const ABOUT: &str = r#"Tollgate, a rate limiter. May this request pass?
 
@@ -78,6 +77,7 @@ POST /v1/check      take what is asked for
 POST /v1/peek       the same answer, nothing taken
 POST /v1/acquire    hold a place until it is released: {"policy", "key"} gives {"lease"}
 POST /v1/release    {"lease"}
+GET  /v1/auth       for proxies that ask before they let a request through
 POST /json          as envoyproxy/ratelimit
 GET  /healthz, /readyz, /healthcheck
 "#;

@@ -4,11 +4,12 @@
 //! as all the headers that Envoy takes, and need not be text. What is refused is what only a configuration can get wrong.
 
 mod arrival;
+mod back;
 mod batch;
 mod connection;
 mod decode;
 mod encode;
-mod flat;
+mod front;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
 mod health;

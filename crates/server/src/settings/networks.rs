@@ -2,11 +2,13 @@
 
 use std::net::IpAddr;
 
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv4Net};
 
 use super::value::{SettingError, meaningless};
 use crate::client_address::PRIVATE;
 
+/// How many leading bits `::ffff:192.0.2.1` has before the address of IPv4.
+const MAPPED_BITS: u8 = 96;
 /// The most networks of a list: every request is held against all of them.
 const NETWORKS_MAX: usize = 256;
 
@@ -32,9 +34,15 @@ pub(super) fn networks(text: &str) -> Result<Vec<IpNet>, SettingError> {
 }
 
 fn network(word: &str) -> Option<IpNet> {
-    word.parse::<IpNet>()
-        .or_else(|_| word.parse::<IpAddr>().map(|address| address.to_canonical().into()))
-        .ok()
+    let network = word.parse::<IpNet>().or_else(|_| word.parse::<IpAddr>().map(IpNet::from)).ok()?;
+    let mapped = match network {
+        IpNet::V6(network) => network.addr().to_ipv4_mapped(),
+        IpNet::V4(_) => None,
+    };
+    let Some(address) = mapped else { return Some(network) };
+    // Addresses are looked at as those of IPv4 if they are. So must networks be, or nobody would be in them; a shorter one is none.
+    let length = network.prefix_len().checked_sub(MAPPED_BITS)?;
+    Ipv4Net::new(address, length).ok().map(IpNet::V4)
 }
 
 pub(super) fn hops(text: &str) -> Result<usize, SettingError> {

@@ -63,6 +63,15 @@ fn proxies_are_networks() {
         ["192.0.2.1/32", "10.0.0.0/8", "192.0.2.2/32"]
     );
     assert_eq!(networks("192.0.2.1, private").len(), 9);
+    let mapped = set("trusted_proxies", "::ffff:127.0.0.0/104, ::ffff:10.0.0.1/128, ::ffff:0:0/96").unwrap();
+    let mapped = mapped.gate.addresses;
+    let told: Vec<String> = mapped.trusted_proxies.iter().map(ToString::to_string).collect();
+    assert_eq!(told, ["127.0.0.0/8", "10.0.0.1/32", "0.0.0.0/0"]);
+    for peer in ["127.9.9.9", "::ffff:127.9.9.9"] {
+        let mut addresses = mapped.clone();
+        addresses.trusted_proxies.truncate(1);
+        assert!(addresses.trusts(peer.parse().unwrap()), "{peer}");
+    }
     assert_eq!(set("trusted_hops", "2").unwrap().gate.addresses.trusted_hops, 2);
     assert_eq!(set("ipv6_prefix", "/56").unwrap().gate.addresses.ipv6_prefix, 56);
     assert!(set("trusted_proxies", &vec!["192.0.2.1"; 257].join(",")).is_err());
@@ -70,6 +79,8 @@ fn proxies_are_networks() {
         ("trusted_proxies", ""),
         ("trusted_proxies", "10.0.0.0/33"),
         ("trusted_proxies", "10.0.0.1,"),
+        ("trusted_proxies", "::ffff:127.0.0.0/95"),
+        ("trusted_proxies", "::ffff:127.0.0.0/8"),
         ("trusted_proxies", "proxy.example"),
         ("trusted_hops", "-1"),
         ("ipv6_prefix", "129"),

@@ -16,6 +16,9 @@ use crate::metrics::Protocol;
 /// What is answered to everybody.
 const OPEN_PATHS: [&str; 4] = ["/", "/healthz", "/readyz", "/healthcheck"];
 
+/// Where proxies ask, and pass on what they are answered.
+const PROXIES_PATH: &str = "/v1/auth";
+
 /// Puts the question before all routes, if there is one.
 pub(super) fn before(routes: Router, gate: Arc<Gate>) -> Router {
     if gate.access().wants_token(Protocol::Http) {
@@ -27,10 +30,10 @@ pub(super) fn before(routes: Router, gate: Arc<Gate>) -> Router {
 
 /// Whether a request may go on, or what it is answered.
 pub(super) fn admit(gate: &Gate, path: &str, fields: &HeaderMap) -> Result<(), Problem> {
-    if OPEN_PATHS.contains(&path) || gate.admits(Protocol::Http, fields) {
-        Ok(())
-    } else {
-        Err(Problem::Unauthorized)
+    match path {
+        _ if OPEN_PATHS.contains(&path) || gate.admits(Protocol::Http, fields) => Ok(()),
+        PROXIES_PATH => Err(Problem::ProxyUnauthorized),
+        _ => Err(Problem::Unauthorized),
     }
 }
 

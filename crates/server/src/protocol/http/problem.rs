@@ -45,6 +45,9 @@ pub(super) enum Problem {
     /// No token, or a wrong one.
     #[error("a token is needed: send the header `Authorization: Bearer TOKEN`")]
     Unauthorized,
+    /// A proxy has shown no token, or a wrong one. A 401 would be passed on: to a browser, it means that its user is not logged in.
+    #[error("this proxy has to show a token of the rate limiter, in the header `X-Tollgate-Token`")]
+    ProxyUnauthorized,
     /// Nothing here.
     #[error("there is nothing at this path; {0}")]
     NotFound(&'static str),
@@ -88,6 +91,7 @@ impl Problem {
             Problem::BodyTooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, "body_too_large"),
             Problem::NotLoaded => (StatusCode::SERVICE_UNAVAILABLE, "not_loaded"),
             Problem::Unauthorized => (StatusCode::UNAUTHORIZED, "unauthorized"),
+            Problem::ProxyUnauthorized => (StatusCode::INTERNAL_SERVER_ERROR, "proxy_unauthorized"),
             Problem::NotFound(_) => (StatusCode::NOT_FOUND, "not_found"),
             Problem::MethodNotAllowed => (StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed"),
         }

@@ -24,7 +24,7 @@ use crate::drain::Drain;
 use crate::gate::Gate;
 use crate::headers::{self, Wanted};
 use crate::metrics::Protocol;
-use crate::stream::Stream;
+use crate::stream::{Stream, close};
 
 /// What a usual request begins with.
 const REQUEST_LINE: &[u8] = b"POST /v1/check HTTP/1.1\r\n";
@@ -86,7 +86,7 @@ where
         };
         match read {
             Ok(0) if connection.input.is_empty() => {
-                let _ = stream.shutdown().await; // The client may be gone already.
+                let _ = close(stream, WRITE_TIMEOUT).await; // The client may be gone already.
                 return Left::Nothing;
             }
             Ok(0) => break,

@@ -7,8 +7,10 @@
 #[cfg(test)]
 mod tests;
 
+use std::future::poll_fn;
 use std::io;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -20,6 +22,7 @@ use super::reply::Replies;
 use crate::drain::Drain;
 use crate::gate::Gate;
 use crate::room::Room;
+use crate::stream::close;
 
 /// Room for so much is made before every reading.
 const READ_BYTES: usize = 16 << 10;
@@ -34,6 +37,9 @@ const LINGER_BYTES_MAX: usize = 16 << 20;
 const COMMAND_TIME_MAX: Duration = Duration::from_secs(10);
 /// A client that has not said anything for so many times [`COMMAND_TIME_MAX`] is taken to be gone: ten minutes.
 const IDLE_LOOKS_MAX: u32 = 60;
+/// The same for one in the middle of a command, for one whose place others want, and for one that has yet to authenticate: this one counts
+/// from when it came, whatever it says meanwhile.
+const WANTED_LOOKS_MAX: u32 = 1;
 /// So long a client may take to take the answers that were written.
 const ANSWERS_TIME_MAX: Duration = Duration::from_secs(30);
 /// So long a server that stops waits for a client to close: what was sent before it could know has arrived by then.
@@ -69,7 +75,7 @@ enum Batch {
 struct Watchman<'g> {
     room: &'g Room,
     next_look: Pin<Box<Sleep>>,
-    /// Looks since the last command was complete.
+    /// Looks since the last command of an admitted client was complete.
     looks: u32,
 }
 
@@ -78,15 +84,15 @@ impl Watchman<'_> {
         Watchman { room, next_look: Box::pin(tokio::time::sleep(COMMAND_TIME_MAX)), looks: 0 }
     }
 
-    /// Comes back when a client has been waited for long enough, which is less if it is in the middle of a command, or if others want
-    /// its place.
-    async fn waited_enough(&mut self, is_begun: bool) {
+    /// Comes back when a client has been waited for long enough, which is less if it has to hurry, or if others want its place.
+    async fn waited_enough(&mut self, has_to_hurry: bool) {
         loop {
             self.next_look.as_mut().await;
             let next_look = self.next_look.deadline() + COMMAND_TIME_MAX;
             self.next_look.as_mut().reset(next_look);
             self.looks += 1;
-            let looks_max = if is_begun || self.room.is_crowded() { 1 } else { IDLE_LOOKS_MAX };
+            let is_wanted = has_to_hurry || self.room.is_crowded();
+            let looks_max = if is_wanted { WANTED_LOOKS_MAX } else { IDLE_LOOKS_MAX };
             if self.looks > looks_max {
                 return;
             }
@@ -126,7 +132,12 @@ impl<'g> Connection<'g> {
                     stream.write_all(self.replies.as_bytes()).await?;
                     stream.flush().await // TLS may hold some of it back.
                 };
-                tokio::time::timeout(ANSWERS_TIME_MAX, written).await??;
+                let is_stranger = !self.session.is_admitted();
+                tokio::select! {
+                    biased;
+                    written = tokio::time::timeout(ANSWERS_TIME_MAX, written) => written??,
+                    () = self.watchman.waited_enough(is_stranger), if is_stranger => return Ok(()),
+                }
                 self.replies.clear(KEPT_BYTES_MAX);
             }
             match batch {
@@ -144,7 +155,7 @@ impl<'g> Connection<'g> {
 
     /// Answers the commands that were read.
     fn answer(&mut self) -> Batch {
-        let mut done = 0;
+        let (mut done, was_admitted) = (0, self.session.is_admitted());
         let batch = loop {
             if self.replies.as_bytes().len() >= ANSWERS_BYTES_MAX {
                 break Batch::Full;
@@ -171,7 +182,10 @@ impl<'g> Connection<'g> {
         self.session.settle(&mut self.replies);
         if done > 0 {
             self.input.drain(..done);
-            self.watchman.looks = 0;
+            // Strangers could otherwise keep their places by asking what they are not answered.
+            if was_admitted || self.session.is_admitted() {
+                self.watchman.looks = 0;
+            }
         }
         batch
     }
@@ -185,12 +199,20 @@ impl<'g> Connection<'g> {
             self.input.shrink_to(KEPT_BYTES_MAX);
         }
         self.input.reserve(READ_BYTES);
-        let is_begun = !self.input.is_empty();
+        let (is_begun, is_stranger) = (!self.input.is_empty(), !self.session.is_admitted());
+        let mut waited_enough = pin!(self.watchman.waited_enough(is_begun || is_stranger));
+        // A stranger that never ceases to send is not listened to for ever: its time comes before its bytes.
+        let is_late = is_stranger
+            && poll_fn(|context| Poll::Ready(waited_enough.as_mut().poll(context).is_ready())).await;
+        if is_late {
+            tracing::debug!("a client did not authenticate in time");
+            return Ok(false);
+        }
         tokio::select! {
             biased; // What is there already is taken even if the server stops.
             read = stream.read_buf(&mut self.input) => read.map(|bytes| bytes > 0),
-            () = self.watchman.waited_enough(is_begun) => {
-                tracing::debug!(is_begun, "a client was waited for long enough");
+            () = waited_enough => {
+                tracing::debug!(is_begun, is_stranger, "a client was waited for long enough");
                 Ok(false)
             }
             () = drain.begun() => Ok(false),
@@ -203,7 +225,7 @@ impl<'g> Connection<'g> {
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
-        stream.shutdown().await?;
+        close(stream, ANSWERS_TIME_MAX).await?;
         let has_waited = async {
             // Whichever comes first.
             let _ = tokio::time::timeout(LINGER_IDLE_MAX, drain.begun()).await;

@@ -11,6 +11,7 @@ use tollgate::policy::{
 };
 
 use super::connection;
+use crate::access::{Access, TokenSettings, TokenSource};
 use crate::drain::Stopper;
 use crate::gate::{Gate, GateSettings};
 use crate::room::Room;
@@ -38,6 +39,14 @@ pub(super) fn gate() -> Gate {
     ];
     gate.install(vec![FileSpec { domain: None, policies }]);
     gate
+}
+
+/// The same gate for those only who show a token.
+pub(super) fn guarded() -> Gate {
+    let tokens = "0123456789abcdef,fedcba9876543210";
+    let tokens =
+        TokenSettings { resp: Some(TokenSource::parse(tokens).unwrap()), ..TokenSettings::default() };
+    gate().with_access(Access::load(&tokens).unwrap().0)
 }
 
 /// A gate with a policy of one unit that is in shadow mode.

@@ -1,14 +1,13 @@
-//! Bodies that are not there yet when their header is: each is waited for in a task of its own, so that nobody else has to.
+//! Bodies that come in pieces: each is waited for in a task of its own, so that nobody else has to.
 //!
 //! All that a connection has sent and not finished is bounded, in bytes and in time.
 
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use h2::RecvStream;
 use tokio::time::timeout;
 use tonic::Status;
@@ -17,43 +16,10 @@ use super::{MESSAGE_BYTES_MAX, PREFIX_BYTES};
 
 /// How long a body may take.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
+/// Bodies are kept in pieces of this length.
+const BLOCK_BYTES: usize = 16 << 10;
 /// What a connection may have sent of bodies that are not whole yet: one that is as long as may be, and then some.
 const UNFINISHED_BYTES_MAX: usize = 16 << 20;
-
-/// What of a body is there.
-pub(super) enum Arrived {
-    Whole(Bytes),
-    Part(BytesMut),
-    /// It will never be whole: the client has gone.
-    Broken,
-}
-
-/// Takes what is there of a body.
-pub(super) fn take(body: &mut RecvStream, context: &mut Context<'_>) -> Arrived {
-    let mut taken = Bytes::new();
-    loop {
-        match body.poll_data(context) {
-            Poll::Ready(Some(Ok(data))) if taken.is_empty() => taken = data,
-            Poll::Ready(Some(Ok(data))) if data.is_empty() => {}
-            Poll::Ready(Some(Ok(data))) => {
-                let mut part = copied(&taken);
-                part.extend_from_slice(&data);
-                return Arrived::Part(part);
-            }
-            Poll::Ready(Some(Err(_))) => return Arrived::Broken,
-            Poll::Ready(None) => return Arrived::Whole(taken),
-            Poll::Pending => return Arrived::Part(copied(&taken)),
-        }
-        if body.is_end_stream() {
-            return Arrived::Whole(taken);
-        }
-    }
-}
-
-/// What has arrived is a part of a buffer that was read into. Whoever keeps it for long would keep the whole buffer.
-fn copied(taken: &[u8]) -> BytesMut {
-    BytesMut::from(taken)
-}
 
 /// What a connection has sent of bodies that are not whole yet.
 #[derive(Debug, Default)]
@@ -86,48 +52,80 @@ impl Drop for Share {
     }
 }
 
-/// Waits for the rest of a body. `Ok(None)` if the client has gone.
+/// Waits for all of a body. `Ok(None)` if the client has gone.
 pub(super) async fn wait(
     body: &mut RecvStream,
-    part: BytesMut,
     unfinished: &Arc<Unfinished>,
 ) -> Result<Option<Bytes>, Status> {
     let too_slow = || Status::deadline_exceeded(format!("no whole message within {BODY_TIMEOUT:?}"));
-    timeout(BODY_TIMEOUT, wait_for_rest(body, part, unfinished)).await.map_err(|_| too_slow())?
+    timeout(BODY_TIMEOUT, wait_for_all(body, unfinished)).await.map_err(|_| too_slow())?
 }
 
-async fn wait_for_rest(
-    body: &mut RecvStream,
-    mut part: BytesMut,
-    unfinished: &Arc<Unfinished>,
-) -> Result<Option<Bytes>, Status> {
-    let mut share = Share::none(unfinished);
-    let mut new_bytes = part.len();
+async fn wait_for_all(body: &mut RecvStream, unfinished: &Arc<Unfinished>) -> Result<Option<Bytes>, Status> {
+    let (mut parts, mut share) = (Parts::default(), Share::none(unfinished));
     loop {
-        check_length(&part)?;
-        if !share.grow(new_bytes) {
-            let text = format!("unfinished messages of more than {UNFINISHED_BYTES_MAX} bytes");
-            return Err(Status::resource_exhausted(text));
-        }
-        let _ = body.flow_control().release_capacity(new_bytes); // An error means that there is no such stream any more.
         match poll_fn(|context| body.poll_data(context)).await {
             Some(Ok(data)) => {
-                part.extend_from_slice(&data);
-                new_bytes = data.len();
+                parts.add(&data);
+                check_length(&parts)?;
+                if !share.grow(data.len()) {
+                    let text = format!("unfinished messages of more than {UNFINISHED_BYTES_MAX} bytes");
+                    return Err(Status::resource_exhausted(text));
+                }
+                // An error means that there is no such stream any more.
+                let _ = body.flow_control().release_capacity(data.len());
             }
             Some(Err(_)) => return Ok(None),
-            None => return Ok(Some(part.freeze())),
+            None => return Ok(Some(parts.whole())),
         }
     }
 }
 
+/// What has come of a body. In blocks, because a thousand bodies that grow would otherwise leave behind the memory that each of them
+/// has grown out of; and copied, because whoever keeps a part of what was read would keep all of it.
+#[derive(Debug, Default)]
+struct Parts {
+    full: Vec<Vec<u8>>,
+    last: Vec<u8>,
+}
+
+impl Parts {
+    fn add(&mut self, mut data: &[u8]) {
+        while !data.is_empty() {
+            let (fitting, rest) = data.split_at(data.len().min(BLOCK_BYTES - self.last.len()));
+            self.last.extend_from_slice(fitting);
+            if self.last.len() == BLOCK_BYTES {
+                self.full.push(std::mem::take(&mut self.last));
+            }
+            data = rest;
+        }
+    }
+
+    fn first(&self) -> &[u8] {
+        self.full.first().unwrap_or(&self.last)
+    }
+
+    fn length(&self) -> usize {
+        self.full.len() * BLOCK_BYTES + self.last.len()
+    }
+
+    fn whole(self) -> Bytes {
+        if self.full.is_empty() {
+            return self.last.into();
+        }
+        let mut whole = Vec::with_capacity(self.length());
+        self.full.iter().chain([&self.last]).for_each(|part| whole.extend_from_slice(part));
+        whole.into()
+    }
+}
+
 /// Whether a body may go on as it has begun. The words are tonic's.
-fn check_length(part: &[u8]) -> Result<(), Status> {
-    let told = match part {
+fn check_length(parts: &Parts) -> Result<(), Status> {
+    let told = match parts.first() {
         [_, a, b, c, d, ..] => usize::try_from(u32::from_be_bytes([*a, *b, *c, *d])).unwrap_or(usize::MAX),
         _ => 0,
     };
-    let found = told.max(part.len().saturating_sub(PREFIX_BYTES));
+    let found = told.max(parts.length().saturating_sub(PREFIX_BYTES));
     if found <= MESSAGE_BYTES_MAX {
         return Ok(());
     }

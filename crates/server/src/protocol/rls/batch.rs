@@ -1,75 +1,118 @@
 //! Questions that have arrived together, decided in one go.
 
-use bytes::Bytes;
-use h2::server::SendResponse;
+use std::ops::Range;
 
-use super::reply::{self, Replies};
+use prost::Message;
+use tonic::Status;
+
+use super::front::Outward;
 use super::walk::Room;
+use super::wire::RateLimitRequest;
 use super::write::Writer;
-use super::{Refusal, message_of};
+use super::{Refusal, encode, message_of};
 use crate::gate::Gate;
 use crate::metrics::Protocol;
 
 /// So many questions are decided before the answers to them are sent.
 const CALLS_MAX: usize = 64;
 
-/// A question that is to be answered by tonic, and who asks.
-pub(super) type Unusual = (Bytes, SendResponse<Bytes>);
+/// A message with its prefix.
+#[derive(Debug)]
+pub(super) enum Body {
+    /// It lies in what was just read.
+    Read(Range<usize>),
+    /// It came earlier than the end of its stream.
+    Kept(Vec<u8>),
+}
 
 /// Questions with all that it takes to answer them. The memory is used again for the next ones.
 #[derive(Default)]
 pub(super) struct Batch {
-    /// What was sent: whole bodies.
-    bodies: Vec<Bytes>,
-    callers: Vec<SendResponse<Bytes>>,
+    calls: Vec<(u32, Body)>,
     /// Whose question the request of an index is.
     asking: Vec<usize>,
     room: Room,
     writer: Writer,
-    replies: Replies,
 }
 
 impl Batch {
-    /// Adds a question.
-    pub(super) fn push(&mut self, body: Bytes, caller: SendResponse<Bytes>) {
-        self.bodies.push(body);
-        self.callers.push(caller);
+    /// Adds a question that came in a stream.
+    pub(super) fn push(&mut self, stream: u32, body: Body) {
+        self.calls.push((stream, body));
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.calls.len()
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.bodies.is_empty()
+        self.calls.is_empty()
     }
 
     /// Whether what is there is to be answered first.
     pub(super) fn is_full(&self) -> bool {
-        self.bodies.len() >= CALLS_MAX
+        self.calls.len() >= CALLS_MAX
     }
 
-    /// Answers all questions, but for the unusual ones: those are handed on.
-    pub(super) fn answer(&mut self, gate: &Gate, mut hand_on: impl FnMut(Unusual)) {
-        let Batch { bodies, callers, asking, room, writer, replies } = self;
+    /// Answers all questions. `read` is what they were found in.
+    pub(super) fn answer(&mut self, gate: &Gate, read: &[u8], outward: &mut Outward) {
+        let Batch { calls, asking, room, writer } = self;
         let settings = gate.settings();
         let mut questions = room.questions();
-        for (at, body) in bodies.iter().enumerate() {
+        for (at, (_, body)) in calls.iter().enumerate() {
             // Metadata repeats the message, so it takes one.
-            if !settings.rls_dynamic_metadata && message_of(body).is_some_and(|sent| questions.read(sent)) {
+            if !settings.rls_dynamic_metadata && questions.read(body.message(read)) {
                 asking.push(at);
             }
         }
         room.ask(questions, |requests| {
             gate.decide_batch(requests, Protocol::Rls, |index, answer| {
-                let Some(caller) = asking.get(index).and_then(|&at| callers.get_mut(at)) else { return };
+                let Some((stream, _)) = asking.get(index).and_then(|&at| calls.get(at)) else { return };
                 match answer {
-                    Ok(verdict) => replies.send(caller, writer.answer(verdict, settings)),
-                    Err(error) => reply::refuse(caller, Refusal::from(error.clone()).into()),
+                    Ok(verdict) => send(outward, *stream, writer.answer(verdict, settings)),
+                    Err(error) => refuse(outward, *stream, Refusal::from(error.clone()).into()),
                 }
             });
         });
         let mut answered = asking.drain(..).peekable();
-        for (at, (body, caller)) in bodies.drain(..).zip(callers.drain(..)).enumerate() {
+        for (at, (stream, body)) in calls.drain(..).enumerate() {
             if answered.next_if_eq(&at).is_none() {
-                hand_on((body, caller));
+                match answer_unusual(gate, body.message(read), writer) {
+                    Ok(message) => send(outward, stream, message),
+                    Err(status) => refuse(outward, stream, status),
+                }
             }
         }
     }
+}
+
+impl Body {
+    fn message<'a>(&'a self, read: &'a [u8]) -> &'a [u8] {
+        let body = match self {
+            Body::Read(lies) => read.get(lies.clone()).unwrap_or_default(),
+            Body::Kept(body) => body,
+        };
+        message_of(body).unwrap_or_default()
+    }
+}
+
+/// Answers a question by way of messages, as tonic does and in its words.
+fn answer_unusual<'a>(gate: &Gate, sent: &[u8], writer: &'a mut Writer) -> Result<&'a [u8], Status> {
+    let message = RateLimitRequest::decode(sent).map_err(|error| Status::internal(error.to_string()))?;
+    let (verdict, mut response) = super::answer(gate, &message, Protocol::Rls)?;
+    if !verdict.allowed() {
+        encode::tell_denied(&mut response, &verdict);
+    }
+    Ok(writer.encoded(&response))
+}
+
+fn send(outward: &mut Outward, stream: u32, message: &[u8]) {
+    if !outward.answer(stream, message) {
+        let text = format!("the answer has {} bytes, and the client's window is less", message.len());
+        refuse(outward, stream, Status::resource_exhausted(text));
+    }
+}
+
+fn refuse(outward: &mut Outward, stream: u32, status: Status) {
+    outward.refuse(stream, status.into_http::<()>().headers());
 }

@@ -1,52 +1,42 @@
 //! One gRPC connection, from its first byte to its graceful end.
 //!
 //! A proxy sends the questions of many clients over one connection, so there often are several to be read at once. Those form a batch:
-//! they are decided in one go, and their answers leave together. All of that happens in the connection's own task; only what has
-//! to be waited for, and what tonic answers, is put into tasks of its own.
+//! they are decided in one go, and their answers leave together. What is no plain question goes through a pipe to h2, which has a
+//! task of its own.
 
 use std::future::poll_fn;
-use std::pin::{Pin, pin};
+use std::io;
+use std::mem::{MaybeUninit, take};
+use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
-use h2::server::{self, SendResponse};
-use h2::{Ping, PingPong, RecvStream};
-use http::header::CONTENT_TYPE;
-use http::{HeaderName, Method, Request};
+use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
 use tokio::time::{Sleep, sleep, timeout};
-use tonic::Status;
 
-use super::arrival::{self, Arrived, Unfinished};
-use super::batch::{Batch, Unusual};
-use super::flat::Flat;
-use super::{HEALTH, SHOULD_RATE_LIMIT, Services, others, reply};
+use super::Services;
+use super::back::{self, Pulse};
+use super::batch::Batch;
+use super::front::{Front, Taken};
+use crate::connection::Impatient;
 use crate::drain::Drain;
-use crate::metrics::Protocol;
-use crate::room::Room;
+use crate::gate::Gate;
 use crate::stream::Stream;
 
 /// How long a client may take to say that it speaks HTTP/2.
 const PREFACE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Calls under way on one connection. Envoy sends all requests of a worker thread over one.
-const STREAMS_MAX: u32 = 1024;
-/// All header fields of a request together.
-const HEADER_BYTES_MAX: u32 = 64 << 10;
-/// What a client may send before it is read, in one stream and in all of them together.
-const WINDOW_BYTES: u32 = 1 << 20;
-/// Streams that a client has opened and reset before anybody has looked at them. A proxy that has lost its patience does that to
-/// some; whoever does it to more wants to keep the server busy, and is disconnected.
-const RESETS_UNSEEN_MAX: usize = 128;
-/// Streams that the server has reset because of what the client sent in them. After more of those, the client is disconnected.
-const RESETS_BY_ERROR_MAX: usize = 1024;
-/// A connection on which no call has begun for so long is asked whether it is still there, and closed if it does not answer.
-const PING_INTERVAL: Duration = Duration::from_secs(30);
-const PING_TIMEOUT: Duration = Duration::from_secs(10);
-/// So long may calls that are under way still take when the server stops.
-const STOP_TIMEOUT: Duration = Duration::from_secs(15);
-
-const GRPC_ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
+/// How long a client may take none of its answers.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a call may wait for its message before h2 waits for it, which then gives it as long as any.
+const HELD_TIMEOUT: Duration = Duration::from_secs(1);
+/// What is read at a time: about a hundred questions.
+const READ_BYTES: usize = 16 << 10;
+/// When so much is to be said, nothing more is read.
+const UNSENT_BYTES_MAX: usize = 64 << 10;
+/// How much is under way to h2, and from it.
+const PIPE_BYTES: usize = 64 << 10;
 
 /// Serves one connection until it closes. When the server stops, calls under way are still answered.
 pub(crate) async fn serve(mut stream: Stream, services: Arc<Services>, mut drain: Drain) {
@@ -58,176 +48,194 @@ pub(crate) async fn serve(mut stream: Stream, services: Arc<Services>, mut drain
     if !matches!(spoken, Ok(Ok(true))) {
         return tracing::debug!("a client connected and did not speak HTTP/2");
     }
-    let room = Arc::clone(stream.room());
-    let handshake = server::Builder::new()
-        .max_concurrent_streams(STREAMS_MAX)
-        .max_header_list_size(HEADER_BYTES_MAX)
-        .initial_window_size(WINDOW_BYTES)
-        .initial_connection_window_size(WINDOW_BYTES)
-        .max_pending_accept_reset_streams(RESETS_UNSEEN_MAX)
-        .max_local_error_reset_streams(Some(RESETS_BY_ERROR_MAX))
-        .handshake(Flat(stream));
+    let (pipe, far_end) = tokio::io::duplex(PIPE_BYTES);
+    let (room, is_felt) = (Arc::clone(stream.room()), Arc::new(AtomicBool::new(false)));
+    tokio::spawn(back::serve(far_end, Arc::clone(&services), Pulse::new(room, Arc::clone(&is_felt)), drain));
     // Boxed, so that whoever has not said anything yet does not take the room of those who have.
-    let ended = match Box::pin(timeout(PREFACE_TIMEOUT, handshake)).await {
-        Ok(Ok(http2)) => Box::pin(Connection::new(http2, services).run(room, drain)).await,
-        Ok(Err(error)) => Err(error),
-        Err(_) => return tracing::debug!("a client does not take what it is told first"),
-    };
-    if let Err(error) = ended {
+    let served = Box::pin(async {
+        let mut connection = Connection::new(stream, pipe, Arc::clone(&services.gate), is_felt);
+        poll_fn(|context| connection.poll(context)).await
+    });
+    if let Err(error) = served.await {
         tracing::debug!(%error, "a connection broke");
     }
 }
 
 struct Connection {
-    http2: server::Connection<Flat, Bytes>,
-    services: Arc<Services>,
+    stream: Impatient<Stream>,
+    pipe: DuplexStream,
+    gate: Arc<Gate>,
+    /// Whether the client has asked anything since h2 last looked.
+    is_felt: Arc<AtomicBool>,
+    front: Front,
     batch: Batch,
-    unfinished: Arc<Unfinished>,
+    /// What was read and not taken: at most a frame, and what was read after it.
+    kept: Vec<u8>,
+    /// Whether there are whole frames in what is kept.
+    has_more: bool,
+    /// How much of what is to be said was sent.
+    sent: usize,
+    /// How much of what is for h2 was passed on.
+    passed: usize,
+    /// Runs while calls wait for their messages.
+    patience: Option<Pin<Box<Sleep>>>,
+    /// The client says nothing more, or must not.
+    has_client_ended: bool,
+    has_h2_ended: bool,
 }
 
 impl Connection {
-    fn new(http2: server::Connection<Flat, Bytes>, services: Arc<Services>) -> Connection {
-        Connection { http2, services, batch: Batch::default(), unfinished: Arc::default() }
+    fn new(stream: Stream, pipe: DuplexStream, gate: Arc<Gate>, is_felt: Arc<AtomicBool>) -> Connection {
+        Connection {
+            stream: Impatient::new(stream, WRITE_TIMEOUT),
+            pipe,
+            front: Front::new(Arc::clone(&gate)),
+            gate,
+            is_felt,
+            batch: Batch::default(),
+            kept: Vec::new(),
+            has_more: false,
+            sent: 0,
+            passed: 0,
+            patience: None,
+            has_client_ended: false,
+            has_h2_ended: false,
+        }
     }
 
-    async fn run(mut self, room: Arc<Room>, mut drain: Drain) -> Result<(), h2::Error> {
-        let mut pulse = Pulse::new(self.http2.ping_pong(), room);
-        let mut begun = pin!(drain.begun());
-        let (mut overdue, mut is_stopping) = (pin!(sleep(Duration::MAX)), false);
+    /// Does all that can be done, until the connection has ended.
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
-            tokio::select! {
-                biased; // What was asked is answered, even if the server stops.
-                is_open = poll_fn(|context| self.poll_batch(context)) => {
-                    self.answer();
-                    if !is_open? {
-                        return Ok(());
-                    }
-                    pulse.is_felt = true;
-                }
-                () = &mut begun, if !is_stopping => {
-                    is_stopping = true;
-                    overdue.set(sleep(STOP_TIMEOUT));
-                    self.http2.graceful_shutdown();
-                }
-                () = pulse.lost() => {
-                    tracing::debug!("a client is not there any more, or says nothing where others want its place");
-                    return Ok(());
-                }
-                () = &mut overdue, if is_stopping => return Ok(()),
+            let is_sent = self.poll_send(context)?.is_ready();
+            let has_ended = self.has_client_ended || self.has_h2_ended && !self.front.holds_any();
+            if has_ended && is_sent {
+                return Pin::new(&mut self.stream).poll_shutdown(context);
+            }
+            if has_ended {
+                return Poll::Pending;
+            }
+            let is_relayed = self.poll_relay(context)?.is_ready();
+            let is_passed = self.poll_pass(context).is_ready();
+            let is_read = self.poll_read(context)?.is_ready();
+            if !(is_relayed || is_passed || is_read || self.poll_patience(context).is_ready()) {
+                return Poll::Pending;
             }
         }
     }
 
-    /// Waits for questions, and takes all that are there. False at the end of the connection.
-    fn poll_batch(&mut self, context: &mut Context<'_>) -> Poll<Result<bool, h2::Error>> {
-        while !self.batch.is_full() {
-            match self.http2.poll_accept(context) {
-                Poll::Ready(Some(Ok((request, caller)))) => self.take(request, caller, context),
-                Poll::Ready(Some(Err(error))) => return Poll::Ready(Err(error)),
-                Poll::Ready(None) => return Poll::Ready(Ok(false)),
-                Poll::Pending if self.batch.is_empty() => return Poll::Pending,
-                Poll::Pending => break,
+    /// Sends what is to be said. Ready when there is nothing more.
+    fn poll_send(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let outward = self.front.outward();
+        while let unsent @ [_, ..] = outward.bytes().get(self.sent..).unwrap_or_default() {
+            match ready!(Pin::new(&mut self.stream).poll_write(context, unsent))? {
+                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                sent => self.sent += sent,
             }
         }
-        Poll::Ready(Ok(true))
+        if self.sent > 0 {
+            outward.clear();
+            self.sent = 0;
+        }
+        // Over TLS, what was written may not have left yet.
+        Pin::new(&mut self.stream).poll_flush(context)
     }
 
-    fn answer(&mut self) {
-        let Connection { batch, services, .. } = self;
-        batch.answer(&services.gate, |(body, caller): Unusual| {
-            tokio::spawn(others::answer_whole(services.router.clone(), body, caller));
-        });
+    /// Takes what h2 says. Ready if it said anything.
+    fn poll_relay(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.has_h2_ended || self.is_held_up() || self.front.outward().is_full() {
+            return Poll::Pending;
+        }
+        let mut place = [const { MaybeUninit::uninit() }; READ_BYTES];
+        let mut said = ReadBuf::uninit(&mut place);
+        ready!(Pin::new(&mut self.pipe).poll_read(context, &mut said))?;
+        self.has_h2_ended = said.filled().is_empty();
+        self.front.relay(said.filled());
+        Poll::Ready(Ok(()))
     }
 
-    /// Takes up a call.
-    fn take(
-        &mut self,
-        request: Request<RecvStream>,
-        mut caller: SendResponse<Bytes>,
-        context: &mut Context<'_>,
-    ) {
-        let (headers, path) = (request.headers(), request.uri().path());
-        let content_type = headers.get(CONTENT_TYPE).map(http::HeaderValue::as_bytes);
-        if !content_type.is_some_and(|told| told.starts_with(b"application/grpc")) {
-            return reply::refuse_content_type(&mut caller);
+    /// Passes on what is for h2. Ready if anything was taken.
+    fn poll_pass(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let inward = self.front.inward();
+        let unpassed @ [_, ..] = inward.get(self.passed..).unwrap_or_default() else { return Poll::Pending };
+        match ready!(Pin::new(&mut self.pipe).poll_write(context, unpassed)) {
+            Ok(passed) => self.passed += passed,
+            // It has ended. Nobody will ever want what is left.
+            Err(_) => self.passed = inward.len(),
         }
-        if !path.starts_with(HEALTH) && !self.services.gate.admits(Protocol::Rls, headers) {
-            return reply::refuse(&mut caller, Status::unauthenticated("no valid credentials"));
+        if self.passed == inward.len() {
+            inward.clear();
+            inward.shrink_to(PIPE_BYTES);
+            self.passed = 0;
         }
-        let is_plain = headers.get(GRPC_ENCODING).is_none_or(|told| told == "identity");
-        if path != SHOULD_RATE_LIMIT || request.method() != Method::POST || !is_plain {
-            tokio::spawn(others::answer(self.services.router.clone(), request, caller));
-            return;
-        }
-        let mut body = request.into_body();
-        match arrival::take(&mut body, context) {
-            Arrived::Whole(body) => self.batch.push(body, caller),
-            Arrived::Part(part) => self.wait(body, part, caller),
-            Arrived::Broken => {}
-        }
+        Poll::Ready(())
     }
 
-    /// Waits for the rest of a question, and answers it.
-    fn wait(&self, mut body: RecvStream, part: BytesMut, mut caller: SendResponse<Bytes>) {
-        let (services, unfinished) = (Arc::clone(&self.services), Arc::clone(&self.unfinished));
-        tokio::spawn(async move {
-            match arrival::wait(&mut body, part, &unfinished).await {
-                Ok(Some(whole)) => {
-                    let (mut batch, mut unusual) = (Batch::default(), None);
-                    batch.push(whole, caller);
-                    batch.answer(&services.gate, |call| unusual = Some(call));
-                    if let Some((body, caller)) = unusual {
-                        others::answer_whole(services.router.clone(), body, caller).await;
-                    }
-                }
-                Ok(None) => {}
-                Err(status) => reply::refuse(&mut caller, status),
+    /// Reads what the client says, and answers what it asks. Ready if it said anything.
+    fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // h2 has the first word.
+        if !self.front.outward().has_begun() || self.is_held_up() || self.front.is_full() {
+            return Poll::Pending;
+        }
+        let mut place = [const { MaybeUninit::uninit() }; READ_BYTES];
+        let mut read = ReadBuf::uninit(&mut place);
+        if !self.has_more {
+            ready!(Pin::new(&mut self.stream).poll_read(context, &mut read))?;
+            if read.filled().is_empty() {
+                self.has_client_ended = true;
+                return Poll::Ready(Ok(()));
             }
-        });
-    }
-}
-
-/// Whether a client is still there.
-struct Pulse {
-    pings: Option<PingPong>,
-    room: Arc<Room>,
-    next_look: Pin<Box<Sleep>>,
-    /// Whether the client has been asked and has not answered yet.
-    is_asked: bool,
-    /// Whether something has come since the last look.
-    is_felt: bool,
-}
-
-impl Pulse {
-    fn new(pings: Option<PingPong>, room: Arc<Room>) -> Pulse {
-        Pulse { pings, room, next_look: Box::pin(sleep(PING_INTERVAL)), is_asked: false, is_felt: false }
+        }
+        if self.kept.is_empty() {
+            let taken = self.serve(read.filled());
+            self.kept.extend_from_slice(read.filled().get(taken..).unwrap_or_default());
+        } else {
+            let mut kept = take(&mut self.kept);
+            kept.extend_from_slice(read.filled());
+            let taken = self.serve(&kept);
+            kept.drain(..taken.min(kept.len()));
+            self.kept = kept;
+        }
+        Poll::Ready(Ok(()))
     }
 
-    /// Comes back when the client has gone, or says nothing while others want its place.
-    async fn lost(&mut self) {
-        loop {
-            self.next_look.as_mut().await;
-            let has_answered = self.has_answered();
-            let is_felt = std::mem::take(&mut self.is_felt);
-            if !is_felt && self.room.is_crowded() {
-                return;
+    /// Takes what was read as far as it can be taken, and answers the questions in it. How many bytes that are.
+    fn serve(&mut self, read: &[u8]) -> usize {
+        let taken = self.front.take(read, &mut self.batch);
+        let count = self.batch.len();
+        if count > 0 {
+            self.batch.answer(&self.gate, read, self.front.outward());
+            self.front.has_answered(count);
+            self.is_felt.store(true, Ordering::Relaxed); // orders nothing else
+        }
+        match taken {
+            Ok(Taken { bytes, has_more }) => {
+                self.has_more = has_more;
+                bytes
             }
-            if is_felt || has_answered {
-                self.is_asked = false;
-                self.next_look.set(sleep(PING_INTERVAL));
-            } else if self.is_asked {
-                return;
-            } else {
-                self.is_asked = true;
-                // An error means that the connection has ended, which others notice.
-                let _ = self.pings.as_mut().map(|pings| pings.send_ping(Ping::opaque()));
-                self.next_look.set(sleep(PING_TIMEOUT));
+            Err(violation) => {
+                tracing::debug!(code = violation.0, "a client breaks the rules of HTTP/2");
+                self.front.end(violation);
+                self.has_client_ended = true;
+                read.len()
             }
         }
     }
 
-    fn has_answered(&mut self) -> bool {
-        let mut context = Context::from_waker(Waker::noop());
-        self.is_asked && self.pings.as_mut().is_some_and(|pings| pings.poll_pong(&mut context).is_ready())
+    /// Ready when calls have waited long enough for their messages, which are then h2's to wait for.
+    fn poll_patience(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        if !self.front.holds_any() {
+            self.patience = None;
+            return Poll::Pending;
+        }
+        let patience = self.patience.get_or_insert_with(|| Box::pin(sleep(HELD_TIMEOUT)));
+        ready!(patience.as_mut().poll(context));
+        self.patience = None;
+        self.front.release();
+        Poll::Ready(())
+    }
+
+    /// Whether the client is to take its answers first.
+    fn is_held_up(&mut self) -> bool {
+        self.front.outward().bytes().len() >= UNSENT_BYTES_MAX
     }
 }

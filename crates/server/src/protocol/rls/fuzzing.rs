@@ -2,10 +2,13 @@
 
 #![allow(clippy::expect_used)] // That is how a target says that it has found something.
 
+mod frames;
+
 use prost::Message;
 use tollgate::Verdict;
 use tonic::Code as GrpcCode;
 
+pub use self::frames::frames;
 use super::walk::Room;
 use super::wire::{Code, RateLimitRequest, RateLimitResponse};
 use super::write::Writer;
@@ -66,8 +69,8 @@ fn check_answers(gate: &Gate, message: &RateLimitRequest) {
 
 /// What is written by hand is what prost writes. Metadata is left to prost.
 fn check_written(gate: &Gate, verdict: &Verdict, response: &RateLimitResponse) {
-    let written = Writer::default().answer(verdict, gate.settings());
-    let message = message_of(&written).expect("one message, with a prefix");
+    let mut writer = Writer::default();
+    let message = message_of(writer.answer(verdict, gate.settings())).expect("one message, with a prefix");
     let received = RateLimitResponse::decode(message).expect("an answer can be read");
     assert_eq!(received, RateLimitResponse { dynamic_metadata: None, ..response.clone() });
 }

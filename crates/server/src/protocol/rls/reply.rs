@@ -1,7 +1,7 @@
-//! How answers leave: as messages with their trailers, as errors that are nothing but a header, or as whatever tonic has to say.
+//! How h2's answers leave: as errors that are nothing but a header, or as whatever tonic has to say.
 //!
-//! h2 takes any amount of data and keeps it until the client has room for it. A client that never has any must not make it keep much,
-//! so only small answers are handed over at once. The others wait for room, but not for ever.
+//! h2 takes any amount of data and keeps it until the client has room for it. A client that never has any must not make it keep any,
+//! so answers wait for room, but not for ever.
 
 use std::future::poll_fn;
 use std::time::Duration;
@@ -9,52 +9,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use h2::server::SendResponse;
 use h2::{Reason, SendStream};
-use http::header::CONTENT_TYPE;
-use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
+use http::{HeaderName, Response, StatusCode};
 use hyper::body::{Body, Frame};
 use tokio::time::timeout;
 use tonic::Status;
 use tonic::metadata::GRPC_CONTENT_TYPE;
 
-/// Answers up to this length do not wait for room. Those of all streams of a connection together are a megabyte.
-const SMALL_BYTES_MAX: usize = 1 << 10;
 /// How long an answer waits for room.
 const ROOM_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// The header and the trailers of every answer that is no error.
-#[derive(Debug)]
-pub(super) struct Replies {
-    header: HeaderMap,
-    trailers: HeaderMap,
-}
-
-impl Default for Replies {
-    fn default() -> Replies {
-        let header = [(CONTENT_TYPE, GRPC_CONTENT_TYPE)];
-        let trailers = [(Status::GRPC_STATUS, HeaderValue::from_static("0"))];
-        Replies { header: header.into_iter().collect(), trailers: trailers.into_iter().collect() }
-    }
-}
-
-impl Replies {
-    /// Sends a message.
-    pub(super) fn send(&self, caller: &mut SendResponse<Bytes>, message: Bytes) {
-        let mut response = Response::new(());
-        *response.headers_mut() = self.header.clone();
-        // An error means that the client does not want the answer any more.
-        let Ok(mut stream) = caller.send_response(response, false) else { return };
-        let trailers = self.trailers.clone();
-        if message.len() <= SMALL_BYTES_MAX {
-            let _ = stream.send_data(message, false).and_then(|()| stream.send_trailers(trailers));
-        } else {
-            tokio::spawn(async move {
-                if send_with_room(&mut stream, message).await {
-                    let _ = stream.send_trailers(trailers);
-                }
-            });
-        }
-    }
-}
 
 /// Sends an error.
 pub(super) fn refuse(caller: &mut SendResponse<Bytes>, status: Status) {

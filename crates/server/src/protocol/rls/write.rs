@@ -5,56 +5,64 @@
 #[cfg(test)]
 mod tests;
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::BufMut;
+use prost::Message;
 use prost_types::Duration;
 use tollgate::policy::PlacedLimit;
 use tollgate::{Ruling, Status, Verdict};
 
 use super::PREFIX_BYTES;
 use super::encode::{clamped, code, is_told_over, unit, until_reset, wanted};
+use super::wire::RateLimitResponse;
 use crate::gate::GateSettings;
 use crate::headers;
 use crate::protocol::http::denial_body;
-
-/// Room for so many bytes is made at a time.
-const BLOCK_BYTES: usize = 16 << 10;
 
 /// Wire types of fields.
 const NUMBER: u8 = 0;
 const BYTES: u8 = 2;
 
-/// Writes answers one after the other. They leave as parts of one buffer, which is used again as soon as all of them have gone.
+/// Writes answers one after the other, all in the same place.
 #[derive(Debug, Default)]
 pub(super) struct Writer {
-    out: BytesMut,
+    out: Vec<u8>,
     value: String,
 }
 
 impl Writer {
     /// The answer to a question: a whole gRPC message with its prefix.
-    pub(super) fn answer(&mut self, verdict: &Verdict, settings: &GateSettings) -> Bytes {
-        let Writer { out, value } = self;
-        if out.capacity() < BLOCK_BYTES / 8 {
-            out.reserve(BLOCK_BYTES);
-        }
-        // Not compressed; the length follows below.
-        out.put_slice(&[0; PREFIX_BYTES]);
-        put_number(out, 1, code(!verdict.allowed()).unsigned_abs().into());
-        for status in verdict.statuses() {
-            put_message(out, 2, |out| put_status(out, verdict, status));
-        }
-        headers::each(verdict, wanted(settings), value, |name, value| put_header(out, name, value));
-        if !verdict.allowed() {
-            put_header(out, "content-type", "application/json");
-            put_bytes(out, 5, denial_body(verdict).as_bytes());
-        }
-        let length = u32::try_from(out.len() - PREFIX_BYTES).unwrap_or(u32::MAX);
-        out[1..PREFIX_BYTES].copy_from_slice(&length.to_be_bytes());
-        out.split().freeze()
+    pub(super) fn answer(&mut self, verdict: &Verdict, settings: &GateSettings) -> &[u8] {
+        let value = &mut self.value;
+        put_prefixed(&mut self.out, |out| {
+            put_number(out, 1, code(!verdict.allowed()).unsigned_abs().into());
+            for status in verdict.statuses() {
+                put_message(out, 2, |out| put_status(out, verdict, status));
+            }
+            headers::each(verdict, wanted(settings), value, |name, value| put_header(out, name, value));
+            if !verdict.allowed() {
+                put_header(out, "content-type", "application/json");
+                put_bytes(out, 5, denial_body(verdict).as_bytes());
+            }
+        })
+    }
+
+    /// The same, of an answer that there is as a message.
+    pub(super) fn encoded(&mut self, response: &RateLimitResponse) -> &[u8] {
+        put_prefixed(&mut self.out, |out| out.extend_from_slice(&response.encode_to_vec()))
     }
 }
 
-fn put_status(out: &mut BytesMut, verdict: &Verdict, status: &Status) {
+/// A message with its prefix, which says that it is not compressed, and how long it is.
+fn put_prefixed(out: &mut Vec<u8>, put: impl FnOnce(&mut Vec<u8>)) -> &[u8] {
+    out.clear();
+    out.put_slice(&[0; PREFIX_BYTES]);
+    put(out);
+    let length = u32::try_from(out.len() - PREFIX_BYTES).unwrap_or(u32::MAX);
+    out[1..PREFIX_BYTES].copy_from_slice(&length.to_be_bytes());
+    out
+}
+
+fn put_status(out: &mut Vec<u8>, verdict: &Verdict, status: &Status) {
     let tightest = verdict.tightest_of(status);
     put_number(out, 1, code(tightest.is_some_and(is_told_over)).unsigned_abs().into());
     if *status == Status::Unlimited {
@@ -70,13 +78,13 @@ fn put_status(out: &mut BytesMut, verdict: &Verdict, status: &Status) {
     }
 }
 
-fn put_limit(out: &mut BytesMut, verdict: &Verdict, ruling: &Ruling) {
+fn put_limit(out: &mut Vec<u8>, verdict: &Verdict, ruling: &Ruling) {
     put_number(out, 1, clamped(ruling.units).into());
     put_number(out, 2, i32::from(unit(ruling)).unsigned_abs().into());
     put_bytes(out, 3, verdict.limit(ruling).and_then(PlacedLimit::name).unwrap_or_default().as_bytes());
 }
 
-fn put_header(out: &mut BytesMut, name: &str, value: &str) {
+fn put_header(out: &mut Vec<u8>, name: &str, value: &str) {
     put_message(out, 3, |out| {
         put_bytes(out, 1, name.as_bytes());
         put_bytes(out, 2, value.as_bytes());
@@ -84,7 +92,7 @@ fn put_header(out: &mut BytesMut, name: &str, value: &str) {
 }
 
 /// A field of the type number. One that is zero is not sent.
-fn put_number(out: &mut BytesMut, field: u8, number: u64) {
+fn put_number(out: &mut Vec<u8>, field: u8, number: u64) {
     if number != 0 {
         out.put_u8(field << 3 | NUMBER);
         put_varint(out, number);
@@ -92,7 +100,7 @@ fn put_number(out: &mut BytesMut, field: u8, number: u64) {
 }
 
 /// A field of the types string and bytes. One that is empty is not sent.
-fn put_bytes(out: &mut BytesMut, field: u8, bytes: &[u8]) {
+fn put_bytes(out: &mut Vec<u8>, field: u8, bytes: &[u8]) {
     if !bytes.is_empty() {
         out.put_u8(field << 3 | BYTES);
         put_varint(out, bytes.len() as u64);
@@ -102,7 +110,7 @@ fn put_bytes(out: &mut BytesMut, field: u8, bytes: &[u8]) {
 
 /// A field that is a message. Its length stands before it and is known only after it; there is one byte for it, and hardly ever are
 /// more needed.
-fn put_message(out: &mut BytesMut, field: u8, put: impl FnOnce(&mut BytesMut)) {
+fn put_message(out: &mut Vec<u8>, field: u8, put: impl FnOnce(&mut Vec<u8>)) {
     out.put_slice(&[field << 3 | BYTES, 0]);
     let start = out.len();
     put(out);
@@ -120,7 +128,7 @@ fn put_message(out: &mut BytesMut, field: u8, put: impl FnOnce(&mut BytesMut)) {
     out[start - 1..start - 1 + bytes].copy_from_slice(&room[..bytes]);
 }
 
-fn put_varint(out: &mut BytesMut, number: u64) {
+fn put_varint(out: &mut Vec<u8>, number: u64) {
     match u8::try_from(number) {
         Ok(byte @ 0..0x80) => out.put_u8(byte),
         _ => prost::encoding::encode_varint(number, out),

@@ -34,7 +34,6 @@ pub(super) fn attacks() -> Vec<Attack> {
         patient(Admin, "never reads its answers", "closed", never_reads),
         patient(Grpc, "silent from the start", "closed", silent),
         patient(Grpc, "HTTP/2, silent from the start", "closed", silent_http2),
-        // Needs a time-out for messages under way in the gRPC connection itself.
         patient(Grpc, "HTTP/2, a body, a byte a second", "an error", slow_http2_body),
         patient(Resp, "half a command, then silence", "closed", half_a_command),
         patient(Resp, "a command, a byte a second", "closed", slow_command),

@@ -319,5 +319,5 @@ async fn nowhere() {
         (head.status(), &head.headers()["content-type"]),
         (StatusCode::NOT_FOUND, &super::super::JSON)
     );
-    assert_snapshot!(body, @r#"{"error":{"code":"not_found","message":"there is nothing at this path; POST to /v1/check, /v1/peek, /v1/acquire, /v1/release or /json; GET /healthz, /readyz or /healthcheck"}}"#);
+    assert_snapshot!(body, @r#"{"error":{"code":"not_found","message":"there is nothing at this path; POST to /v1/check, /v1/peek, /v1/acquire, /v1/release or /json; GET /v1/auth, /healthz, /readyz or /healthcheck"}}"#);
 }

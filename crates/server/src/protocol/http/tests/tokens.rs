@@ -53,11 +53,32 @@ async fn nobody_else_is() {
     {
         check("POST", "/v1/check", authorization, 401).await;
     }
-    for path in ["/v1/peek", "/v1/acquire", "/v1/release", "/json", "/v1/auth", "/nosuch", "//", "/healthz/"]
+    for path in ["/v1/peek", "/v1/acquire", "/v1/release", "/json", "/v1/auth/", "/nosuch", "//", "/healthz/"]
     {
         check("POST", path, None, 401).await;
     }
-    check("GET", "/v1/auth", None, 401).await;
+}
+
+/// A proxy would pass a 401 on to somebody who has nothing to do with it.
+#[tokio::test]
+async fn a_proxy_is_told_that_it_is_its_own_fault() {
+    for (method, authorization) in
+        [("GET", None), ("POST", None), ("GET", Some("Bearer of-the-proxys-client"))]
+    {
+        let gate = guarded();
+        let mut request = Request::builder().method(method).uri("/v1/auth?policy=search");
+        if let Some(value) = authorization {
+            request = request.header("authorization", value);
+        }
+        let (head, body) = send(&gate, request.body(Body::empty()).unwrap()).await;
+        assert_eq!((head.status().as_u16(), head.headers().get("www-authenticate")), (500, None));
+        assert!(
+            body.contains(r#""code":"proxy_unauthorized""#) && body.contains("`X-Tollgate-Token`"),
+            "{body}"
+        );
+        let metrics = gate.metrics().encode(gate.engine().stats()).unwrap();
+        assert!(metrics.contains("ratelimit_unauthorized_total{protocol=\"http\"} 1\n"), "{metrics}");
+    }
 }
 
 #[tokio::test]

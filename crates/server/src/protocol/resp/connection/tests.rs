@@ -1,12 +1,15 @@
 //! Pipelines, clients that do not read, errors that end a connection, and servers that stop.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod strangers;
+
 use tokio::io::{DuplexStream, duplex};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::super::testing::{gate, room, talk};
 use super::*;
 use crate::drain::Stopper;
+use crate::stream::tests::NeverClosed;
 
 #[track_caller]
 fn assert_bytes(received: &[u8], expected: &str) {
@@ -303,4 +306,13 @@ async fn an_idle_client_gives_way_to_others() {
         tokio::time::timeout(3 * COMMAND_TIME_MAX, receive_end(&mut client)).await.unwrap();
     };
     tokio::join!(all_places, run(server, &gate, &room, stopper.drain()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_does_not_even_take_the_end_is_not_waited_for() {
+    let (mut client, server) = duplex(1 << 10);
+    let (gate, stopper) = (gate(), Stopper::new());
+    client.write_all(b"QUIT\r\n").await.unwrap();
+    let talk = run(NeverClosed(server), &gate, room(), stopper.drain());
+    tokio::time::timeout(LONG, talk).await.unwrap();
 }

@@ -111,7 +111,7 @@ fn as_many_descriptors_as_may_be() {
 #[test]
 fn lengths_of_every_size() {
     for length in [0, 1, 126, 127, 128, 129, 16_383, 16_384, 70_000] {
-        let mut out = BytesMut::from(&b"before"[..]);
+        let mut out = b"before".to_vec();
         put_message(&mut out, 2, |out| out.put_bytes(7, length));
         let mut expected = b"before\x12".to_vec();
         prost::encoding::encode_varint(length as u64, &mut expected);

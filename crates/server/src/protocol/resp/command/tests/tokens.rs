@@ -3,23 +3,14 @@
 use super::super::super::frame::{
     STRANGER_ARGUMENT_BYTES_MAX, STRANGER_ARGUMENTS_MAX, STRANGER_LINE_BYTES_MAX,
 };
-use super::super::super::testing::{gate, talk};
+use super::super::super::testing::{guarded, talk};
 use super::check_on;
-use crate::access::{Access, TokenSettings, TokenSource};
-use crate::gate::Gate;
 
 const NOAUTH: &str = "-NOAUTH Authentication required.|";
 const WRONGPASS: &str = "-WRONGPASS invalid username-password pair or user is disabled.|";
 const HELLO_NOAUTH: &str = "-NOAUTH HELLO must be called with the client already authenticated, otherwise the \
      HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and select the RESP \
      protocol version at the same time|";
-
-fn guarded() -> Gate {
-    let tokens = "0123456789abcdef,fedcba9876543210";
-    let tokens =
-        TokenSettings { resp: Some(TokenSource::parse(tokens).unwrap()), ..TokenSettings::default() };
-    gate().with_access(Access::load(&tokens).unwrap().0)
-}
 
 async fn check(lines: &[&str], expected: &[&str]) {
     check_on(&guarded(), lines, expected).await;

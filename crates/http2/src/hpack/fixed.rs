@@ -1,0 +1,75 @@
+//! The fields that have a place in every table, before any was sent (RFC 7541, appendix A).
+
+use super::Field;
+
+/// Name and value of a field, which one copy is to take.
+macro_rules! field {
+    ($name:literal, $value:literal) => {
+        Field { text: concat!($name, $value).as_bytes(), name_bytes: $name.len() }
+    };
+}
+
+/// In the order of their places, of which the first is 1.
+pub(super) static FIELDS: [Field<'static>; 61] = [
+    field!(":authority", ""),
+    field!(":method", "GET"),
+    field!(":method", "POST"),
+    field!(":path", "/"),
+    field!(":path", "/index.html"),
+    field!(":scheme", "http"),
+    field!(":scheme", "https"),
+    field!(":status", "200"),
+    field!(":status", "204"),
+    field!(":status", "206"),
+    field!(":status", "304"),
+    field!(":status", "400"),
+    field!(":status", "404"),
+    field!(":status", "500"),
+    field!("accept-charset", ""),
+    field!("accept-encoding", "gzip, deflate"),
+    field!("accept-language", ""),
+    field!("accept-ranges", ""),
+    field!("accept", ""),
+    field!("access-control-allow-origin", ""),
+    field!("age", ""),
+    field!("allow", ""),
+    field!("authorization", ""),
+    field!("cache-control", ""),
+    field!("content-disposition", ""),
+    field!("content-encoding", ""),
+    field!("content-language", ""),
+    field!("content-length", ""),
+    field!("content-location", ""),
+    field!("content-range", ""),
+    field!("content-type", ""),
+    field!("cookie", ""),
+    field!("date", ""),
+    field!("etag", ""),
+    field!("expect", ""),
+    field!("expires", ""),
+    field!("from", ""),
+    field!("host", ""),
+    field!("if-match", ""),
+    field!("if-modified-since", ""),
+    field!("if-none-match", ""),
+    field!("if-range", ""),
+    field!("if-unmodified-since", ""),
+    field!("last-modified", ""),
+    field!("link", ""),
+    field!("location", ""),
+    field!("max-forwards", ""),
+    field!("proxy-authenticate", ""),
+    field!("proxy-authorization", ""),
+    field!("range", ""),
+    field!("referer", ""),
+    field!("refresh", ""),
+    field!("retry-after", ""),
+    field!("server", ""),
+    field!("set-cookie", ""),
+    field!("strict-transport-security", ""),
+    field!("transfer-encoding", ""),
+    field!("user-agent", ""),
+    field!("vary", ""),
+    field!("via", ""),
+    field!("www-authenticate", ""),
+];

@@ -1,0 +1,171 @@
+//! What is no plain question, by h2: other methods, long messages, and the manners of HTTP/2.
+
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Waker};
+use std::time::Duration;
+
+use bytes::Bytes;
+use h2::server::{self, SendResponse};
+use h2::{Ping, PingPong, RecvStream};
+use http::header::CONTENT_TYPE;
+use http::{HeaderName, Method, Request};
+use tokio::io::DuplexStream;
+use tokio::time::{Sleep, sleep, timeout};
+use tonic::Status;
+
+use super::arrival::{self, Unfinished};
+use super::front::{HEADER_BYTES_MAX, WINDOW_BYTES};
+use super::{HEALTH, SHOULD_RATE_LIMIT, Services, others, reply};
+use crate::drain::Drain;
+use crate::metrics::Protocol;
+use crate::room::Room;
+
+/// How long a client may take none of what it is told first.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Calls under way on one connection. Envoy sends all requests of a worker thread over one.
+const STREAMS_MAX: u32 = 1024;
+/// Streams that a client has opened and reset before anybody has looked at them. A proxy that has lost its patience does that to
+/// some; whoever does it to more wants to keep the server busy, and is disconnected.
+const RESETS_UNSEEN_MAX: usize = 128;
+/// Streams that the server has reset because of what the client sent in them. After more of those, the client is disconnected.
+const RESETS_BY_ERROR_MAX: usize = 1024;
+/// A connection on which no call has begun for so long is asked whether it is still there, and closed if it does not answer.
+const PING_INTERVAL: Duration = Duration::from_secs(30);
+const PING_TIMEOUT: Duration = Duration::from_secs(10);
+/// So long may calls that are under way still take when the server stops.
+const STOP_TIMEOUT: Duration = Duration::from_secs(15);
+
+const GRPC_ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
+
+/// Serves what is passed on of one connection, until that closes. When the server stops, calls under way are still answered.
+pub(super) async fn serve(pipe: DuplexStream, services: Arc<Services>, pulse: Pulse, drain: Drain) {
+    let handshake = server::Builder::new()
+        .max_concurrent_streams(STREAMS_MAX)
+        .max_header_list_size(HEADER_BYTES_MAX)
+        .initial_window_size(WINDOW_BYTES)
+        .initial_connection_window_size(WINDOW_BYTES)
+        .max_pending_accept_reset_streams(RESETS_UNSEEN_MAX)
+        .max_local_error_reset_streams(Some(RESETS_BY_ERROR_MAX))
+        .handshake(pipe);
+    let ended = match timeout(HANDSHAKE_TIMEOUT, handshake).await {
+        Ok(Ok(http2)) => Connection::new(http2, services).run(pulse, drain).await,
+        Ok(Err(error)) => Err(error),
+        Err(_) => return tracing::debug!("a client does not take what it is told first"),
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%error, "a connection broke");
+    }
+}
+
+struct Connection {
+    http2: server::Connection<DuplexStream, Bytes>,
+    services: Arc<Services>,
+    unfinished: Arc<Unfinished>,
+}
+
+impl Connection {
+    fn new(http2: server::Connection<DuplexStream, Bytes>, services: Arc<Services>) -> Connection {
+        Connection { http2, services, unfinished: Arc::default() }
+    }
+
+    async fn run(mut self, mut pulse: Pulse, mut drain: Drain) -> Result<(), h2::Error> {
+        pulse.pings = self.http2.ping_pong();
+        let mut begun = pin!(drain.begun());
+        let (mut overdue, mut is_stopping) = (pin!(sleep(Duration::MAX)), false);
+        loop {
+            tokio::select! {
+                biased; // What was asked is answered, even if the server stops.
+                accepted = self.http2.accept() => {
+                    let Some(call) = accepted else { return Ok(()) };
+                    let (request, caller) = call?;
+                    self.take(request, caller);
+                    pulse.is_felt.store(true, Ordering::Relaxed); // orders nothing else
+                }
+                () = &mut begun, if !is_stopping => {
+                    is_stopping = true;
+                    overdue.set(sleep(STOP_TIMEOUT));
+                    self.http2.graceful_shutdown();
+                }
+                () = pulse.lost() => {
+                    tracing::debug!("a client is not there any more, or says nothing where others want its place");
+                    return Ok(());
+                }
+                () = &mut overdue, if is_stopping => return Ok(()),
+            }
+        }
+    }
+
+    /// Takes up a call.
+    fn take(&self, request: Request<RecvStream>, mut caller: SendResponse<Bytes>) {
+        let (headers, path) = (request.headers(), request.uri().path());
+        let content_type = headers.get(CONTENT_TYPE).map(http::HeaderValue::as_bytes);
+        if !content_type.is_some_and(|told| told.starts_with(b"application/grpc")) {
+            return reply::refuse_content_type(&mut caller);
+        }
+        if !path.starts_with(HEALTH) && !self.services.gate.admits(Protocol::Rls, headers) {
+            return reply::refuse(&mut caller, Status::unauthenticated("no valid credentials"));
+        }
+        let is_plain = headers.get(GRPC_ENCODING).is_none_or(|told| told == "identity");
+        if path != SHOULD_RATE_LIMIT || request.method() != Method::POST || !is_plain {
+            tokio::spawn(others::answer(self.services.router.clone(), request, caller));
+            return;
+        }
+        let (services, unfinished) = (Arc::clone(&self.services), Arc::clone(&self.unfinished));
+        tokio::spawn(async move {
+            let mut body = request.into_body();
+            match arrival::wait(&mut body, &unfinished).await {
+                Ok(Some(whole)) => others::answer_whole(services.router.clone(), whole, caller).await,
+                Ok(None) => {}
+                Err(status) => reply::refuse(&mut caller, status),
+            }
+        });
+    }
+}
+
+/// Whether a client is still there.
+pub(super) struct Pulse {
+    pings: Option<PingPong>,
+    room: Arc<Room>,
+    next_look: Pin<Box<Sleep>>,
+    /// Whether the client has been asked and has not answered yet.
+    is_asked: bool,
+    /// Whether something has come since the last look.
+    is_felt: Arc<AtomicBool>,
+}
+
+impl Pulse {
+    /// A pulse of a client that shares a room with others. Whoever hears it ask sets the flag.
+    pub(super) fn new(room: Arc<Room>, is_felt: Arc<AtomicBool>) -> Pulse {
+        Pulse { pings: None, room, next_look: Box::pin(sleep(PING_INTERVAL)), is_asked: false, is_felt }
+    }
+
+    /// Comes back when the client has gone, or says nothing while others want its place.
+    async fn lost(&mut self) {
+        loop {
+            self.next_look.as_mut().await;
+            let has_answered = self.has_answered();
+            let is_felt = self.is_felt.swap(false, Ordering::Relaxed);
+            if !is_felt && self.room.is_crowded() {
+                return;
+            }
+            if is_felt || has_answered {
+                self.is_asked = false;
+                self.next_look.set(sleep(PING_INTERVAL));
+            } else if self.is_asked {
+                return;
+            } else {
+                self.is_asked = true;
+                // An error means that the connection has ended, which others notice.
+                let _ = self.pings.as_mut().map(|pings| pings.send_ping(Ping::opaque()));
+                self.next_look.set(sleep(PING_TIMEOUT));
+            }
+        }
+    }
+
+    fn has_answered(&mut self) -> bool {
+        let mut context = Context::from_waker(Waker::noop());
+        self.is_asked && self.pings.as_mut().is_some_and(|pings| pings.poll_pong(&mut context).is_ready())
+    }
+}
