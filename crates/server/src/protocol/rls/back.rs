@@ -22,7 +22,7 @@ use crate::drain::Drain;
 use crate::metrics::Protocol;
 use crate::room::Room;
 
-/// How long a client may take none of what it is told first.
+/// How long a client may take to send all of what it must say first.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Calls under way on one connection. Envoy sends all requests of a worker thread over one.
 const STREAMS_MAX: u32 = 1024;
@@ -52,7 +52,7 @@ pub(super) async fn serve(pipe: DuplexStream, services: Arc<Services>, pulse: Pu
     let ended = match timeout(HANDSHAKE_TIMEOUT, handshake).await {
         Ok(Ok(http2)) => Connection::new(http2, services).run(pulse, drain).await,
         Ok(Err(error)) => Err(error),
-        Err(_) => return tracing::debug!("a client does not take what it is told first"),
+        Err(_) => return tracing::debug!("a client does not say what it must say first"),
     };
     if let Err(error) = ended {
         tracing::debug!(%error, "a connection broke");
