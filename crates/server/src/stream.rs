@@ -56,7 +56,7 @@ impl Stream {
     }
 
     fn new(io: Io, peer: Peer) -> Stream {
-        Stream { io, peer, room: Arc::new(Room::new(usize::MAX)), head: BytesMut::new() }
+        Stream { io, peer, room: Arc::new(Room::unbounded()), head: BytesMut::new() }
     }
 
     /// The same connection as one of those that share a room.

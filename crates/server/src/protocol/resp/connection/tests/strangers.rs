@@ -37,7 +37,7 @@ async fn is_sent_away<F: Future<Output = ()>>(act: impl FnOnce(DuplexStream) -> 
 #[tokio::test(start_paused = true)]
 async fn a_room_full_of_strangers_does_not_keep_others_out() {
     const PLACES: usize = 4;
-    let (gate, stopper, room) = (guarded(), Stopper::new(), Room::new(PLACES));
+    let (gate, stopper, room) = (guarded(), Stopper::new(), Arc::new(Room::new(PLACES, 0)));
     let serve = async |server| {
         let _place = room.enter().await;
         run(server, &gate, &room, stopper.drain()).await;
