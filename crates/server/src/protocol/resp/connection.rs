@@ -164,8 +164,6 @@ impl<'g> Connection<'g> {
         if self.replies.as_bytes().is_empty() {
             return Ok(true);
         }
-        // Answers are counted, but not refused: long ones repeat a command, which was counted before them.
-        let _ = self.count(self.input.capacity());
         let is_stranger = !self.session.is_admitted();
         let written = async {
             stream.write_all(self.replies.as_bytes()).await?;
@@ -180,7 +178,8 @@ impl<'g> Connection<'g> {
         Ok(true)
     }
 
-    /// Counts what is held if the buffer of commands has this capacity.
+    /// Counts what is held if the buffer of commands has this capacity. Between two readings nothing need be counted: a long answer
+    /// repeats a command, whose memory is given back and counts on until the answer is written.
     fn count(&self, capacity: usize) -> Result<(), AllHeld> {
         self.held.set(capacity + self.replies.capacity())
     }
