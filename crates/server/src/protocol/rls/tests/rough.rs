@@ -12,8 +12,9 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
 
 use super::super::decode::DESCRIPTORS_MAX;
-use super::served::{ask, begin, client, framed, question, serve, told};
+use super::served::{ask, begin, client, framed, question, serve, serve_in, told};
 use super::*;
+use crate::room::Room;
 
 const RULES: &str = r"
 domain: d
@@ -83,6 +84,24 @@ async fn unfinished_messages_are_bounded() {
     answers.abort_all();
     while answers.join_next().await.is_some() {}
     assert_eq!(ask(&mut client, question(), &[&body()]).await.overall(), "OK");
+}
+
+#[tokio::test]
+async fn unfinished_messages_of_all_connections_are_bounded() {
+    let (address, _stopper) = serve_in(Room::new(100, 300_000), &gate(RULES)).await;
+    let mut begun = Vec::new();
+    // Each holds a little that nobody counts, and a hundred thousand bytes that are counted.
+    for _ in 0..3 {
+        let mut client = client(address, WINDOW_BYTES).await;
+        let (answer, mut stream) = begin(&mut client, question());
+        stream.send_data([&[0, 0, 0x7f, 0xff, 0xff][..], &vec![0; 164_000]].concat().into(), false).unwrap();
+        begun.push((client, answer, stream));
+    }
+    let mut one_more = client(address, WINDOW_BYTES).await;
+    let told = ask(&mut one_more, question(), &[&[0, 0, 0x7f, 0xff, 0xff], &vec![0; 500_000]]).await;
+    assert_eq!(told.grpc_status(), Some("8"));
+    // Who asks a short question is not concerned.
+    assert_eq!(ask(&mut one_more, question(), &[&body()[..7], &body()[7..]]).await.overall(), "OK");
 }
 
 #[tokio::test]
