@@ -314,6 +314,6 @@ async fn a_client_that_does_not_even_take_the_end_is_not_waited_for() {
     let (mut client, server) = duplex(1 << 10);
     let (gate, stopper) = (gate(), Stopper::new());
     client.write_all(b"QUIT\r\n").await.unwrap();
-    let served = run(NeverClosed(server), &gate, room(), stopper.drain());
-    tokio::time::timeout(LONG, served).await.unwrap();
+    let serving = run(NeverClosed(server), &gate, room(), stopper.drain());
+    tokio::time::timeout(LONG, serving).await.unwrap();
 }

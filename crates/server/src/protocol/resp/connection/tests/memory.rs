@@ -77,12 +77,12 @@ impl Crowd {
     async fn check(&self, sent: &str, expected: &str) {
         let act = async |client| {
             let (mut answers, mut commands) = tokio::io::split(client);
-            let send = async {
+            let talk = async {
                 commands.write_all(sent.as_bytes()).await.unwrap();
                 commands.shutdown().await.unwrap();
             };
             let mut received = Vec::new();
-            let (_, received_bytes) = tokio::join!(send, answers.read_to_end(&mut received));
+            let ((), received_bytes) = tokio::join!(talk, answers.read_to_end(&mut received));
             received_bytes.unwrap();
             let shown = received.len().min(expected.len());
             assert_bytes(&received[..shown], expected);
