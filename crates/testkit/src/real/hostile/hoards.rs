@@ -41,7 +41,7 @@ fn bodies(at: &Field) -> Tally {
 
 /// Sends everything but the end on all connections, then the end: those for which there was room are answered.
 fn hoard(at: &Field, beginning: &[u8], end: &[u8], first: fn(&mut Raw) -> Seen) -> Tally {
-    let begun = [beginning, &[b' '; LONG_BYTES]].concat();
+    let begun = [beginning, &vec![b' '; LONG_BYTES]].concat();
     let raws: Vec<Raw> = (0..CONNECTIONS * at.force).map(|_| Raw::sending(at.address, &begun)).collect();
     let (mut tally, mut answered) = (Tally::default(), 0);
     for mut raw in raws {
