@@ -41,6 +41,8 @@ pub enum HpackError {
     TableSize,
     /// The table is to change its size within a block.
     TableSizeLate,
+    /// The fields are so much too long that reading on would be work for nothing.
+    TooLong,
 }
 
 impl fmt::Display for HpackError {
@@ -51,6 +53,7 @@ impl fmt::Display for HpackError {
             HpackError::Index => "the header block names a field that is not in the table",
             HpackError::Huffman => "a string in the header block is not in Huffman's code",
             HpackError::TableSize => "the table of header fields is to be larger than it may be",
+            HpackError::TooLong => "the header block names far more than there is room for",
             HpackError::TableSizeLate => "the table of header fields is to change its size within a block",
         })
     }
@@ -95,12 +98,16 @@ impl Decoder {
         Decoder { table: Table::new(table_bytes_max, TABLE_BYTES_DEFAULT), literal: Vec::new() }
     }
 
-    /// Reads one whole header block. `fields` is emptied first. The table is kept right even if the fields are too many to be kept.
+    /// Reads one whole header block. `fields` is emptied first. The table is kept right even if the fields are too many to be kept,
+    /// unless they are far too many.
     /// After an error no other block of the connection can be read.
     pub fn decode(&mut self, block: &[u8], fields: &mut Fields) -> Result<(), HpackError> {
         fields.clear();
         let mut rest = self.resize(block)?;
         while let Some((&first, after)) = rest.split_first() {
+            if fields.is_far_too_long() {
+                return Err(HpackError::TooLong);
+            }
             rest = after;
             match first {
                 0x80.. => {

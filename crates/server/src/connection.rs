@@ -2,6 +2,8 @@
 
 mod bodies;
 mod impatient;
+#[cfg(test)]
+mod tests;
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -31,7 +33,7 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(10);
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Requests under way on one connection of HTTP/2.
 const STREAMS_MAX: u32 = 128;
-/// All header fields of a request together.
+/// All header fields of a request together; in HTTP/1.1 with its first line.
 const HEADER_BYTES_MAX: u32 = 64 << 10;
 /// How much of an answer is copied for a stream that has no window for it.
 const SEND_BYTES_MAX: usize = 64 << 10;
@@ -90,7 +92,8 @@ where
     A: Future<Output = Result<Response, Infallible>> + Send + 'static,
 {
     let peer = stream.peer();
-    let (bodies, visit) = (Budget::default(), Visit::new(Arc::clone(stream.room())));
+    let room = Arc::clone(stream.room());
+    let (bodies, visit) = (Budget::new(Arc::clone(&room)), Visit::new(room));
     let asked = Arc::clone(&visit.has_asked);
     let service = service_fn(move |mut request: Request<Incoming>| {
         asked.store(true, Ordering::Relaxed); // orders nothing else
@@ -129,7 +132,11 @@ where
     } else {
         let mut builder = http1::Builder::new();
         // Whoever says that nothing more will come still waits for an answer.
-        builder.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT).half_close(true);
+        builder
+            .timer(TokioTimer::new())
+            .header_read_timeout(HEADER_TIMEOUT)
+            .max_buf_size(HEADER_BYTES_MAX as usize)
+            .half_close(true);
         Box::pin(async { finish!(builder.serve_connection(io, service)) }).await
     };
     if let Err(error) = ended {

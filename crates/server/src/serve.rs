@@ -115,6 +115,7 @@ pub async fn serve(settings: Settings) -> Result<Running, ServeError> {
         tasks: JoinSet::new(),
         rooms: Vec::new(),
         connections_max: settings.connections_max,
+        requests_memory: settings.requests_memory,
     };
     let addresses = Addresses {
         http: starting.listen("http", settings.http, http(&gate)).await?,
@@ -184,6 +185,7 @@ struct Starting {
     tasks: JoinSet<()>,
     rooms: Vec<Arc<Room>>,
     connections_max: usize,
+    requests_memory: usize,
 }
 
 impl Starting {
@@ -197,7 +199,7 @@ impl Starting {
         let refused = |source| ServeError::Listen { what, address, source };
         let socket = TcpListener::bind(address).await.map_err(refused)?;
         let address = socket.local_addr().map_err(refused)?;
-        let room = Arc::new(Room::new(self.connections_max));
+        let room = Arc::new(Room::new(self.connections_max, self.requests_memory));
         self.rooms.push(Arc::clone(&room));
         let listener = Listener { socket, door: self.tls.door(what), handler, room };
         self.tasks.spawn(workers::accept(listener, Arc::clone(&self.workers), self.stopper.drain()));

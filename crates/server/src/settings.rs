@@ -59,6 +59,8 @@ pub struct Settings {
     pub workers: usize,
     /// Connections of one listener at the same time; more have to wait.
     pub connections_max: usize,
+    /// The most memory, in bytes, that one listener gives to long requests under way.
+    pub requests_memory: usize,
     /// How long a server that was told to stop goes on as before, but not ready: load balancers need to notice.
     pub drain_delay: Duration,
     /// How long connections have to finish after that.
@@ -82,6 +84,7 @@ impl Default for Settings {
             gate: GateSettings::default(),
             workers: std::thread::available_parallelism().map_or(1, usize::from),
             connections_max: 16_384,
+            requests_memory: 64 << 20,
             drain_delay: Duration::ZERO,
             drain_timeout: Duration::from_secs(10),
             log_level: "info".to_owned(),

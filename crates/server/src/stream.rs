@@ -59,7 +59,7 @@ impl Stream {
 
 impl<I> Stream<I> {
     pub(crate) fn new(io: I, peer: Peer) -> Stream<I> {
-        Stream { io, peer, room: Arc::new(Room::new(usize::MAX)), head: BytesMut::new() }
+        Stream { io, peer, room: Arc::new(Room::unbounded()), head: BytesMut::new() }
     }
 
     /// The same connection as one of those that share a room.

@@ -18,6 +18,7 @@ fn caddy() {
         frozen: Some(504),
         long_query: 429,
         long_header: 200,
+        many_fields: 431,
         disguised: [400, 400, 400, 429, 400, 400],
     };
     check(&manners, |example| start(example, &[]));

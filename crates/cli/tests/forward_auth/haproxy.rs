@@ -19,6 +19,7 @@ fn haproxy() {
         frozen: Some(200),
         long_query: 414,
         long_header: 431,
+        many_fields: 429,
         disguised: [429, 429, 429, 429, 429, 200],
     };
     check(&manners, |example| start(example, &[]));

@@ -37,6 +37,8 @@ struct Manners {
     /// The status of a request over its limit with a query of 5,000 bytes, and of one within it with a header of 600.
     long_query: u16,
     long_header: u16,
+    /// The status of a request over its limit with more header fields than the server reads.
+    many_fields: u16,
     /// The status of requests over their limit whose path is disguised as each of [`DISGUISES`].
     disguised: [u16; DISGUISES.len()],
 }
@@ -131,7 +133,7 @@ fn check(manners: &Manners, start: impl FnOnce(&Example) -> Proxy) {
     check_counts(manners, &proxy);
     check_spoofing(manners, &proxy);
     check_disguised_queries(&proxy);
-    check_floods(&proxy);
+    check_floods(manners, &proxy);
     check_long_queries(manners, &proxy);
     check_long_headers(manners, &proxy);
     check_headers(&proxy);
@@ -218,7 +220,7 @@ fn check_disguised_queries(proxy: &Proxy) {
 }
 
 /// Nor does anybody get through by sending so much that the proxy's question cannot be asked, or not be answered.
-fn check_floods(proxy: &Proxy) {
+fn check_floods(manners: &Manners, proxy: &Proxy) {
     let value = |bytes| "y".repeat(bytes);
     let names: Vec<String> = (0..200).map(|number| format!("x-{number}")).collect();
     let many = |count: usize| names[..count].iter().map(|name| (name.as_str(), "a")).collect::<Vec<_>>();
@@ -239,6 +241,7 @@ fn check_floods(proxy: &Proxy) {
         let status = reply.map_or(0, |reply| reply.status);
         assert_ne!(status, 200, "{} headers, the first of {} bytes", flood.len(), flood[0].1.len());
     }
+    assert_eq!(proxy.client("127.0.0.1").get("/login", &many(97)).status, manners.many_fields);
     check_denial(&mut proxy.client("127.0.0.1"), "/login", &[]);
 }
 

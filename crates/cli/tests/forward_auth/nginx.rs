@@ -18,6 +18,7 @@ fn nginx() {
         frozen: Some(200),
         long_query: 429,
         long_header: 200,
+        many_fields: 500,
         disguised: [429; 6],
     };
     check(&manners, |example| start(example, &[]));

@@ -28,6 +28,7 @@ fn traefik() {
         frozen: None,
         long_query: 429,
         long_header: 200,
+        many_fields: 431,
         disguised: [429, 429, 429, 429, 429, 200],
     };
     check(&manners, |example| start(example, &[]));

@@ -14,7 +14,7 @@ use tollgate_testkit::real::{Launch, Tollgate};
 
 /// What may be left of all that attacks made the server grow by. The allocator keeps about as much as the costliest of them took;
 /// that it does not become more is seen in `repeated`.
-const LEFT_BYTES_MAX: u64 = 128 << 20;
+const LEFT_BYTES_MAX: u64 = 256 << 20;
 /// How long connections may be left after an attack. Longer than the server's own time-outs.
 const SETTLE_TIME: Duration = Duration::from_mins(1);
 

@@ -9,6 +9,9 @@ use super::Field;
 const TEXT_BYTES_KEPT: usize = 4096;
 const FIELDS_KEPT: usize = 128;
 
+/// So many times what there is room for is not read any more: two bytes of a block can name thousands.
+const FAR_TOO_LONG: usize = 4;
+
 /// All fields of one header block, in the order in which they were sent.
 #[derive(Debug)]
 pub struct Fields {
@@ -34,6 +37,12 @@ impl Fields {
     /// Whether more were sent than there is room for. The first that was too much is not kept, nor is any after it.
     pub fn is_too_long(&self) -> bool {
         self.bytes > self.bytes_max
+    }
+
+    /// Whether so much more was sent that nobody does it by accident.
+    #[inline]
+    pub(super) fn is_far_too_long(&self) -> bool {
+        self.bytes > self.bytes_max.saturating_mul(FAR_TOO_LONG)
     }
 
     /// Names and values, in the order in which they were sent.

@@ -1,11 +1,10 @@
-//! The bodies that are under way on one connection share a budget.
+//! The bodies that are under way on one connection share a budget, and connections share that of their listener.
 //!
 //! A body has a bound, but HTTP/2 sends many at once: without a bound for all of them, one client could have the server hold the
 //! bound times the number of streams.
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
@@ -13,8 +12,12 @@ use hyper::body::{Body, Frame, SizeHint};
 use thiserror::Error;
 use tower::BoxError;
 
+use crate::room::{Held, Room};
+
 /// What all bodies of a connection together may hold.
 pub(super) const BODIES_BYTES_MAX: usize = 16 << 20;
+/// So much of it is not counted with the listener.
+const FREE_BYTES: usize = 64 << 10;
 
 /// More is under way than a connection may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -22,8 +25,8 @@ pub(super) const BODIES_BYTES_MAX: usize = 16 << 20;
 pub(super) struct TooMuchUnderWay;
 
 /// What the bodies of one connection hold.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Budget(Arc<AtomicUsize>);
+#[derive(Clone, Debug)]
+pub(super) struct Budget(Arc<Held>);
 
 /// A body that counts, until it is gone, for what was read of it.
 pub(crate) struct Counted<B> {
@@ -33,23 +36,26 @@ pub(crate) struct Counted<B> {
 }
 
 impl Budget {
+    pub(super) fn new(room: Arc<Room>) -> Budget {
+        Budget(Arc::new(Held::new(room, FREE_BYTES)))
+    }
+
     pub(super) fn count<B>(&self, body: B) -> Counted<B> {
         Counted { body, budget: self.clone(), taken_bytes: 0 }
     }
 }
 
 impl<B> Counted<B> {
-    fn take(&mut self, bytes: usize) -> Result<(), TooMuchUnderWay> {
-        // Relaxed: nothing but the number itself is shared.
-        let held_bytes = self.budget.0.fetch_add(bytes, Ordering::Relaxed) + bytes;
+    fn take(&mut self, bytes: usize) -> Result<(), BoxError> {
         self.taken_bytes += bytes;
-        if held_bytes > BODIES_BYTES_MAX { Err(TooMuchUnderWay) } else { Ok(()) }
+        let held_bytes = self.budget.0.grow(bytes)?;
+        if held_bytes > BODIES_BYTES_MAX { Err(TooMuchUnderWay.into()) } else { Ok(()) }
     }
 }
 
 impl<B> Drop for Counted<B> {
     fn drop(&mut self) {
-        self.budget.0.fetch_sub(self.taken_bytes, Ordering::Relaxed);
+        self.budget.0.shrink(self.taken_bytes);
     }
 }
 
@@ -71,7 +77,7 @@ where
             None => return Poll::Ready(None),
         };
         let taken = self.take(frame.data_ref().map_or(0, Bytes::len));
-        Poll::Ready(Some(taken.map(|()| frame).map_err(BoxError::from)))
+        Poll::Ready(Some(taken.map(|()| frame)))
     }
 
     fn is_end_stream(&self) -> bool {

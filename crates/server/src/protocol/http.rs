@@ -24,6 +24,7 @@ mod quick;
 mod tests;
 
 use std::convert::Infallible;
+use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,7 +33,6 @@ use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get, post};
 use axum::{BoxError, Router};
-use bytes::BytesMut;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
@@ -50,6 +50,7 @@ use crate::gate::Gate;
 use crate::headers::{self, Wanted};
 use crate::metrics::Protocol;
 use crate::protocol::rls::json::json_check;
+use crate::room::AllHeld;
 use crate::stream::Stream;
 
 /// The largest body.
@@ -109,7 +110,10 @@ impl Service {
         Service { router: router(Arc::clone(&gate)), gate }
     }
 
-    async fn answer(mut self, request: http::Request<connection::Sent>) -> Result<Response, Infallible> {
+    pub(crate) async fn answer(
+        mut self,
+        request: http::Request<connection::Sent>,
+    ) -> Result<Response, Infallible> {
         let path = request.uri().path();
         if request.method() == Method::POST && path == "/v1/check" {
             return Ok(match guard::admit(&self.gate, path, request.headers()) {
@@ -229,24 +233,45 @@ async fn read_body<B: Sent>(request: http::Request<B>, max: usize) -> Result<Byt
     match tokio::time::timeout(BODY_TIMEOUT, gather(Limited::new(body, max))).await {
         Ok(Ok(body)) => Ok(body),
         Ok(Err(error)) if error.is::<LengthLimitError>() => Err(Problem::BodyTooLarge { max }),
-        Ok(Err(error)) => Err(Problem::Unreadable(axum::Error::new(error))),
+        Ok(Err(error)) => Err(unreadable(error)),
         Err(_) => Err(Problem::BodyTooSlow { seconds: BODY_TIMEOUT.as_secs() }),
+    }
+}
+
+/// Why a body could not be read. The router puts errors into others.
+fn unreadable(error: BoxError) -> Problem {
+    let outermost: &(dyn Error + 'static) = &*error;
+    let mut causes = std::iter::successors(Some(outermost), |&cause| cause.source());
+    match causes.find_map(|cause| cause.downcast_ref::<AllHeld>()) {
+        Some(&all_held) => Problem::Busy(all_held),
+        None => Problem::Unreadable(axum::Error::new(error)),
     }
 }
 
 /// Puts the pieces of a body together as they come. A list of pieces would take many times their length if each is a single byte.
 async fn gather<B: Sent>(mut body: Limited<B>) -> Result<Bytes, BoxError> {
-    let (mut first, mut all) = (Bytes::new(), BytesMut::new());
+    let (mut first, mut all) = (Bytes::new(), Vec::new());
     while let Some(frame) = body.frame().await {
         let Ok(piece) = frame?.into_data() else { continue };
         if first.is_empty() && all.is_empty() {
             first = piece; // Most bodies come in one piece, which need not be copied.
         } else {
-            all.extend_from_slice(&std::mem::take(&mut first));
-            all.extend_from_slice(&piece);
+            let to_come = body.size_hint().upper().and_then(|bytes| usize::try_from(bytes).ok());
+            append(&mut all, &std::mem::take(&mut first), None);
+            append(&mut all, &piece, to_come);
         }
     }
-    Ok(if all.is_empty() { first } else { all.freeze() })
+    Ok(if all.is_empty() { first } else { Bytes::from(all) })
+}
+
+/// Adds a piece. Memory at most doubles, and goes no further than what is to come, if that is known.
+fn append(all: &mut Vec<u8>, piece: &[u8], to_come: Option<usize>) {
+    let length = all.len() + piece.len();
+    if length > all.capacity() {
+        let end = to_come.map_or(usize::MAX, |bytes| length.saturating_add(bytes));
+        all.reserve_exact((2 * all.capacity()).clamp(length, end) - all.len());
+    }
+    all.extend_from_slice(piece);
 }
 
 /// Counts what will have no answer. The gate does so itself with what it is asked.

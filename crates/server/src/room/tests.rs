@@ -5,7 +5,7 @@ use super::*;
 
 #[tokio::test]
 async fn a_room_is_crowded_when_few_places_are_left() {
-    let room = Room::new(16);
+    let room = Room::new(16, 0);
     let mut places = Vec::new();
     for _ in 0..14 {
         places.push(room.enter().await.unwrap());
@@ -19,7 +19,7 @@ async fn a_room_is_crowded_when_few_places_are_left() {
 
 #[tokio::test]
 async fn the_only_place_is_soon_wanted() {
-    let room = Room::new(0);
+    let room = Room::new(0, 0);
     assert!(!room.is_crowded());
     let place = room.enter().await.unwrap();
     assert!(room.is_crowded());

@@ -119,6 +119,9 @@ settings! {
     "connections_max", "TOLLGATE_CONNECTIONS_MAX", None, "COUNT",
         "Connections per listener; more have to wait [default: 16384]",
         |settings, text| { settings.connections_max = count(text)?; Ok(()) };
+    "requests_memory", "TOLLGATE_REQUESTS_MEMORY", None, "SIZE",
+        "The most memory that each listener gives to long requests under way [default: 64MiB]",
+        |settings, text| { settings.requests_memory = bytes(text)?; Ok(()) };
     "drain_delay", "TOLLGATE_DRAIN_DELAY", None, "TIME",
         "How long to go on, but not ready, after being told to stop [default: 0s]",
         |settings, text| { settings.drain_delay = duration(text)?; Ok(()) };

@@ -10,6 +10,7 @@ mod crowd;
 mod floods;
 mod frames;
 mod grpc;
+mod hoards;
 mod http1;
 mod patience;
 mod raw;
@@ -119,6 +120,7 @@ pub fn attacks() -> Vec<Attack> {
         streams::attacks(),
         resp::attacks(),
         crowd::attacks(),
+        hoards::attacks(),
         patience::attacks(),
     ]
     .concat()

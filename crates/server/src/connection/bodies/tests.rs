@@ -2,7 +2,11 @@
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 
-use super::{BODIES_BYTES_MAX, Budget, Counted};
+use super::*;
+
+fn alone() -> Budget {
+    Budget::new(Arc::new(Room::unbounded()))
+}
 
 const HALF: usize = BODIES_BYTES_MAX / 2;
 
@@ -15,7 +19,7 @@ async fn begun(budget: &Budget, bytes: usize) -> (Counted<Full<Bytes>>, bool) {
 
 #[tokio::test]
 async fn bodies_of_a_connection_share_its_budget() {
-    let budget = Budget::default();
+    let budget = alone();
     let (first, is_read) = begun(&budget, HALF).await;
     assert!(is_read);
     let (_second, is_read) = begun(&budget, HALF).await;
@@ -23,12 +27,26 @@ async fn bodies_of_a_connection_share_its_budget() {
     assert!(!begun(&budget, 1).await.1, "and not a byte more");
     drop(first);
     assert!(begun(&budget, HALF).await.1, "what is over counts no more");
-    assert!(begun(&Budget::default(), BODIES_BYTES_MAX).await.1, "another connection has its own");
+    assert!(begun(&alone(), BODIES_BYTES_MAX).await.1, "another connection has its own");
 }
 
 #[tokio::test]
 async fn what_was_refused_is_given_back() {
-    let budget = Budget::default();
+    let budget = alone();
     assert!(!begun(&budget, BODIES_BYTES_MAX + 1).await.1);
     assert!(begun(&budget, BODIES_BYTES_MAX).await.1);
+}
+
+#[tokio::test]
+async fn connections_share_the_budget_of_their_listener() {
+    const LENT_MAX: usize = 1 << 20;
+    let room = Arc::new(Room::new(4, LENT_MAX));
+    let connection = || Budget::new(Arc::clone(&room));
+    let (first, second) = (connection(), connection());
+    let (body, is_read) = begun(&first, FREE_BYTES + LENT_MAX).await;
+    assert!(is_read);
+    assert!(begun(&second, FREE_BYTES).await.1, "a short one is always read");
+    assert!(!begun(&second, FREE_BYTES + 1).await.1, "a long one is not");
+    drop(body);
+    assert!(begun(&second, FREE_BYTES + LENT_MAX).await.1, "what is over counts no more");
 }

@@ -8,12 +8,13 @@ use thiserror::Error;
 use tollgate::RequestError;
 
 use super::JSON;
+use crate::room::AllHeld;
 
 /// Messages repeat what was sent. What is longer is cut.
 const MESSAGE_CHARACTERS_MAX: usize = 512;
 
-/// How soon rules may be loaded.
-const NOT_LOADED_RETRY_S: u64 = 1;
+/// How soon rules may be loaded, and long requests of others be over.
+const RETRY_S: u64 = 1;
 
 /// Why a request has no answer.
 #[derive(Debug, Error)]
@@ -39,6 +40,9 @@ pub(super) enum Problem {
     /// The sender went away, or broke the protocol.
     #[error("the body could not be read: {0}")]
     Unreadable(axum::Error),
+    /// There is no memory left for it.
+    #[error("{0}")]
+    Busy(AllHeld),
     /// Too early.
     #[error("no rules are loaded yet: try again in a moment")]
     NotLoaded,
@@ -80,7 +84,7 @@ impl Problem {
         let told = Told { error: Details { code, message: &message } };
         // Two strings in two objects: that cannot fail.
         let body = serde_json::to_string(&told).unwrap_or_default();
-        (status, matches!(self, Problem::NotLoaded).then_some(NOT_LOADED_RETRY_S), body)
+        (status, (status == StatusCode::SERVICE_UNAVAILABLE).then_some(RETRY_S), body)
     }
 
     fn status_and_code(&self) -> (StatusCode, &'static str) {
@@ -89,6 +93,7 @@ impl Problem {
             Problem::BadRequest(_) | Problem::Unreadable(_) => (StatusCode::BAD_REQUEST, "bad_request"),
             Problem::UnknownPolicy(_) => (StatusCode::NOT_FOUND, "unknown_policy"),
             Problem::BodyTooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, "body_too_large"),
+            Problem::Busy(_) => (StatusCode::SERVICE_UNAVAILABLE, "busy"),
             Problem::NotLoaded => (StatusCode::SERVICE_UNAVAILABLE, "not_loaded"),
             Problem::Unauthorized => (StatusCode::UNAUTHORIZED, "unauthorized"),
             Problem::ProxyUnauthorized => (StatusCode::INTERNAL_SERVER_ERROR, "proxy_unauthorized"),

@@ -10,6 +10,7 @@ mod tests;
 use std::future::poll_fn;
 use std::io;
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -17,11 +18,11 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::Sleep;
 
 use super::command::{self, Session};
-use super::frame::Parser;
+use super::frame::{COMMAND_BYTES_MAX, Parser};
 use super::reply::Replies;
 use crate::drain::Drain;
 use crate::gate::Gate;
-use crate::room::Room;
+use crate::room::{AllHeld, Held, Room};
 use crate::stream::close;
 
 /// Room for so much is made before every reading.
@@ -30,6 +31,10 @@ const READ_BYTES: usize = 16 << 10;
 const ANSWERS_BYTES_MAX: usize = 64 << 10;
 /// Longest buffer kept for the next commands: one huge command must not cost a megabyte for ever.
 const KEPT_BYTES_MAX: usize = 64 << 10;
+/// From this length on, the buffer grows no further than to the end of the command.
+const LONG_BYTES: usize = 32 << 10;
+/// What the buffers of a connection may take without being counted with the listener: what is kept of both.
+const FREE_BYTES: usize = 2 * KEPT_BYTES_MAX;
 /// So much of what a client sends after its last answer is taken from it: closing on unread bytes would destroy answers that are on
 /// their way to the client.
 const LINGER_BYTES_MAX: usize = 16 << 20;
@@ -48,7 +53,7 @@ const LINGER_TIME_MAX: Duration = Duration::from_secs(1);
 const LINGER_IDLE_MAX: Duration = Duration::from_secs(10);
 
 /// Serves one connection until it closes, breaks the protocol, or the server stops.
-pub(super) async fn run<S>(mut stream: S, gate: &Gate, room: &Room, mut drain: Drain)
+pub(super) async fn run<S>(mut stream: S, gate: &Gate, room: &Arc<Room>, mut drain: Drain)
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
@@ -107,16 +112,19 @@ struct Connection<'g> {
     session: Session<'g>,
     replies: Replies,
     watchman: Watchman<'g>,
+    /// What both buffers take.
+    held: Held,
 }
 
 impl<'g> Connection<'g> {
-    fn new(gate: &'g Gate, room: &'g Room) -> Connection<'g> {
+    fn new(gate: &'g Gate, room: &'g Arc<Room>) -> Connection<'g> {
         Connection {
             input: Vec::new(),
             parser: Parser::default(),
             session: Session::new(gate),
             replies: Replies::default(),
             watchman: Watchman::new(room),
+            held: Held::new(Arc::clone(room), FREE_BYTES),
         }
     }
 
@@ -127,18 +135,8 @@ impl<'g> Connection<'g> {
         let mut is_last = false;
         loop {
             let batch = self.answer();
-            if !self.replies.as_bytes().is_empty() {
-                let written = async {
-                    stream.write_all(self.replies.as_bytes()).await?;
-                    stream.flush().await // TLS may hold some of it back.
-                };
-                let is_stranger = !self.session.is_admitted();
-                tokio::select! {
-                    biased;
-                    written = tokio::time::timeout(ANSWERS_TIME_MAX, written) => written??,
-                    () = self.watchman.waited_enough(is_stranger), if is_stranger => return Ok(()),
-                }
-                self.replies.clear(KEPT_BYTES_MAX);
+            if !self.write(stream).await? {
+                return Ok(());
             }
             match batch {
                 Batch::Full => continue,
@@ -147,10 +145,60 @@ impl<'g> Connection<'g> {
             }
             // What a client has sent already is answered even if the server stops, but only once: it may never cease.
             is_last = drain.has_begun();
+            if let Err(all_held) = self.make_room() {
+                self.replies.error(format_args!("ERR {all_held}"));
+                self.write(stream).await?;
+                return self.linger(stream, drain).await;
+            }
             if !self.read(stream, drain).await? {
                 return self.linger(stream, drain).await;
             }
         }
+    }
+
+    /// Writes the answers that there are. False if a stranger has taken its time with them.
+    async fn write<S>(&mut self, stream: &mut S) -> io::Result<bool>
+    where
+        S: AsyncWrite + Unpin,
+    {
+        if self.replies.as_bytes().is_empty() {
+            return Ok(true);
+        }
+        let is_stranger = !self.session.is_admitted();
+        let written = async {
+            stream.write_all(self.replies.as_bytes()).await?;
+            stream.flush().await // TLS may hold some of it back.
+        };
+        tokio::select! {
+            biased;
+            written = tokio::time::timeout(ANSWERS_TIME_MAX, written) => written??,
+            () = self.watchman.waited_enough(is_stranger), if is_stranger => return Ok(false),
+        }
+        self.replies.clear(KEPT_BYTES_MAX);
+        Ok(true)
+    }
+
+    /// Counts what is held if the buffer of commands has this capacity. Between two readings nothing need be counted: a long answer
+    /// repeats a command, whose memory is given back and counts on until the answer is written.
+    fn count(&self, capacity: usize) -> Result<(), AllHeld> {
+        self.held.set(capacity + self.replies.capacity())
+    }
+
+    /// Makes room for the next reading, if others have left any.
+    fn make_room(&mut self) -> Result<(), AllHeld> {
+        let length = self.input.len();
+        let capacity = wanted_capacity(length, self.input.capacity(), self.parser.announced_bytes());
+        let counted = self.count(capacity);
+        match counted {
+            Ok(()) => self.input.reserve_exact(capacity - length),
+            Err(AllHeld) => self.forget_input(),
+        }
+        counted
+    }
+
+    fn forget_input(&mut self) {
+        self.input = Vec::new();
+        let _ = self.count(0); // Less is never refused.
     }
 
     /// Answers the commands that were read.
@@ -186,6 +234,9 @@ impl<'g> Connection<'g> {
             if was_admitted || self.session.is_admitted() {
                 self.watchman.looks = 0;
             }
+            if self.input.capacity() > KEPT_BYTES_MAX && self.input.len() <= READ_BYTES {
+                self.input.shrink_to(KEPT_BYTES_MAX);
+            }
         }
         batch
     }
@@ -195,10 +246,6 @@ impl<'g> Connection<'g> {
     where
         S: AsyncRead + Unpin,
     {
-        if self.input.capacity() > KEPT_BYTES_MAX && self.input.len() <= READ_BYTES {
-            self.input.shrink_to(KEPT_BYTES_MAX);
-        }
-        self.input.reserve(READ_BYTES);
         let (is_begun, is_stranger) = (!self.input.is_empty(), !self.session.is_admitted());
         let mut waited_enough = pin!(self.watchman.waited_enough(is_begun || is_stranger));
         // A stranger that never ceases to send is not listened to for ever: its time comes before its bytes.
@@ -225,6 +272,7 @@ impl<'g> Connection<'g> {
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
+        self.forget_input();
         close(stream, ANSWERS_TIME_MAX).await?;
         let has_waited = async {
             // Whichever comes first.
@@ -254,4 +302,20 @@ impl<'g> Connection<'g> {
         }
         Ok(())
     }
+}
+
+/// How long the buffer has to be for the next reading. Short commands get plenty. A long one gets about twice what has arrived of it, but
+/// not beyond the end that it has announced: memory is neither taken on a client's word nor doubled for its last bytes.
+fn wanted_capacity(length: usize, capacity: usize, announced: usize) -> usize {
+    let is_long = length >= LONG_BYTES;
+    let missing = announced.saturating_sub(length);
+    let least = if is_long && missing > 0 { missing.min(READ_BYTES) } else { READ_BYTES };
+    if capacity - length >= least {
+        return capacity;
+    }
+    if !is_long {
+        return (length + least).next_power_of_two();
+    }
+    let end = if missing > 0 { announced } else { COMMAND_BYTES_MAX };
+    (2 * length).min(end).max(length + least)
 }

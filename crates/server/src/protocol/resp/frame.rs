@@ -137,6 +137,14 @@ impl Parser {
         }
     }
 
+    /// How long the command is at least that was begun, as far as it has said so.
+    pub(super) fn announced_bytes(&self) -> usize {
+        match self.awaited {
+            Awaited::BulkBody { length, .. } => self.at + length + LINE_END.len(),
+            _ => self.at,
+        }
+    }
+
     /// The arguments of the command that was just found at the start of `input`. There are none in an empty line or array.
     pub(super) fn arguments<'a>(&'a self, input: &'a [u8]) -> Arguments<'a> {
         Arguments { bytes: if self.is_line { &self.unquoted } else { input }, ranges: &self.ranges }

@@ -4,6 +4,8 @@
 
 mod answers;
 
+use std::sync::Arc;
+
 use super::connection;
 use super::frame::{Parser, ProtocolError};
 use crate::drain::Stopper;
@@ -69,6 +71,7 @@ impl Heard {
 /// What a client is answered that sends this and nothing more.
 fn talk(stream: &[u8], lengths: Lengths) -> Vec<Answer> {
     let (stopper, mut pieces) = (Stopper::new(), Pieces::new(stream, lengths));
-    with_gate(|gate| block_on(connection::run(&mut pieces, gate, &Room::new(1), stopper.drain())));
+    let room = Arc::new(Room::unbounded());
+    with_gate(|gate| block_on(connection::run(&mut pieces, gate, &room, stopper.drain())));
     read_all(pieces.written())
 }

@@ -10,6 +10,8 @@ use std::fmt::Display;
 /// The longest text of an error. What clients have sent may be part of it.
 pub(super) const ERROR_BYTES_MAX: usize = 1024;
 
+const END: &[u8] = b"\r\n";
+
 /// The version of the protocol.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Version {
@@ -38,6 +40,11 @@ pub(super) struct Replies {
 impl Replies {
     pub(super) fn as_bytes(&self) -> &[u8] {
         &self.bytes
+    }
+
+    /// The memory they take.
+    pub(super) fn capacity(&self) -> usize {
+        self.bytes.capacity()
     }
 
     /// Forgets what was written, and memory beyond `kept_bytes`.
@@ -78,6 +85,7 @@ impl Replies {
 
     pub(super) fn bulk(&mut self, bytes: &[u8]) {
         self.length(b'$', bytes.len());
+        self.bytes.reserve(bytes.len() + END.len()); // At once: the end alone would double what a long one takes.
         self.bytes.extend_from_slice(bytes);
         self.end();
     }
@@ -154,6 +162,6 @@ impl Replies {
     }
 
     fn end(&mut self) {
-        self.bytes.extend_from_slice(b"\r\n");
+        self.bytes.extend_from_slice(END);
     }
 }

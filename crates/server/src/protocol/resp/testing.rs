@@ -1,7 +1,7 @@
 //! A gate with a few policies, and a client that talks to it without a network.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -89,9 +89,9 @@ fn allowance(limit: Option<Limit>) -> Allowance {
     }
 }
 
-/// A room that is never crowded.
-pub(super) fn room() -> &'static Room {
-    static ROOM: LazyLock<Room> = LazyLock::new(|| Room::new(8));
+/// A room that is never crowded, and has memory for everything.
+pub(super) fn room() -> &'static Arc<Room> {
+    static ROOM: LazyLock<Arc<Room>> = LazyLock::new(|| Arc::new(Room::unbounded()));
     &ROOM
 }
 

@@ -4,7 +4,6 @@
 
 use std::future::poll_fn;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -13,6 +12,7 @@ use tokio::time::timeout;
 use tonic::Status;
 
 use super::{MESSAGE_BYTES_MAX, PREFIX_BYTES};
+use crate::room::{Held, Room};
 
 /// How long a body may take.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
@@ -20,58 +20,60 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 const BLOCK_BYTES: usize = 16 << 10;
 /// What a connection may have sent of bodies that are not whole yet: one that is as long as may be, and then some.
 const UNFINISHED_BYTES_MAX: usize = 16 << 20;
+/// What of that is not counted with the listener.
+const FREE_BYTES: usize = 64 << 10;
 
-/// What a connection has sent of bodies that are not whole yet.
-#[derive(Debug, Default)]
-pub(super) struct Unfinished(AtomicUsize);
-
-/// A share of that. It ends with this value.
+/// A share of what a connection holds of bodies that are not whole yet. It ends with this value.
 #[derive(Debug)]
 struct Share {
-    of: Arc<Unfinished>,
+    of: Arc<Held>,
     bytes: usize,
 }
 
 impl Share {
-    fn none(of: &Arc<Unfinished>) -> Share {
+    fn none(of: &Arc<Held>) -> Share {
         Share { of: Arc::clone(of), bytes: 0 }
     }
 
-    /// Takes more. False if there is no more.
-    fn grow(&mut self, bytes: usize) -> bool {
-        // Relaxed, here and below: the number protects no memory, and a connection's tasks all run on one thread.
-        let before = self.of.0.fetch_add(bytes, Ordering::Relaxed);
-        self.bytes += bytes;
-        before + bytes <= UNFINISHED_BYTES_MAX
+    /// Takes more, or says why there is no more.
+    fn grow(&mut self, bytes: usize) -> Result<(), Status> {
+        self.bytes += bytes; // It counts even where it is refused.
+        match self.of.grow(bytes) {
+            Ok(held_bytes) if held_bytes <= UNFINISHED_BYTES_MAX => Ok(()),
+            Ok(_) => {
+                let text = format!("unfinished messages of more than {UNFINISHED_BYTES_MAX} bytes");
+                Err(Status::resource_exhausted(text))
+            }
+            Err(error) => Err(Status::resource_exhausted(error.to_string())),
+        }
     }
 }
 
 impl Drop for Share {
     fn drop(&mut self) {
-        self.of.0.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.of.shrink(self.bytes);
     }
 }
 
-/// Waits for all of a body. `Ok(None)` if the client has gone.
-pub(super) async fn wait(
-    body: &mut RecvStream,
-    unfinished: &Arc<Unfinished>,
-) -> Result<Option<Bytes>, Status> {
-    let too_slow = || Status::deadline_exceeded(format!("no whole message within {BODY_TIMEOUT:?}"));
-    timeout(BODY_TIMEOUT, wait_for_all(body, unfinished)).await.map_err(|_| too_slow())?
+/// What a connection holds of bodies, of which nothing is there yet.
+pub(super) fn nothing_held(room: Arc<Room>) -> Arc<Held> {
+    Arc::new(Held::new(room, FREE_BYTES))
 }
 
-async fn wait_for_all(body: &mut RecvStream, unfinished: &Arc<Unfinished>) -> Result<Option<Bytes>, Status> {
-    let (mut parts, mut share) = (Parts::default(), Share::none(unfinished));
+/// Waits for all of a body. `Ok(None)` if the client has gone.
+pub(super) async fn wait(body: &mut RecvStream, held: &Arc<Held>) -> Result<Option<Bytes>, Status> {
+    let too_slow = || Status::deadline_exceeded(format!("no whole message within {BODY_TIMEOUT:?}"));
+    timeout(BODY_TIMEOUT, wait_for_all(body, held)).await.map_err(|_| too_slow())?
+}
+
+async fn wait_for_all(body: &mut RecvStream, held: &Arc<Held>) -> Result<Option<Bytes>, Status> {
+    let (mut parts, mut share) = (Parts::default(), Share::none(held));
     loop {
         match poll_fn(|context| body.poll_data(context)).await {
             Some(Ok(data)) => {
                 parts.add(&data);
                 check_length(&parts)?;
-                if !share.grow(data.len()) {
-                    let text = format!("unfinished messages of more than {UNFINISHED_BYTES_MAX} bytes");
-                    return Err(Status::resource_exhausted(text));
-                }
+                share.grow(data.len())?;
                 // An error means that there is no such stream any more.
                 let _ = body.flow_control().release_capacity(data.len());
             }

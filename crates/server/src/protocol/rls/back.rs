@@ -15,14 +15,14 @@ use tokio::io::DuplexStream;
 use tokio::time::{Sleep, sleep, timeout};
 use tonic::Status;
 
-use super::arrival::{self, Unfinished};
+use super::arrival;
 use super::front::{HEADER_BYTES_MAX, WINDOW_BYTES};
 use super::{HEALTH, SHOULD_RATE_LIMIT, Services, others, reply};
 use crate::drain::Drain;
 use crate::metrics::Protocol;
-use crate::room::Room;
+use crate::room::{Held, Room};
 
-/// How long a client may take none of what it is told first.
+/// How long a client may take to send all of what it must say first.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Calls under way on one connection. Envoy sends all requests of a worker thread over one.
 const STREAMS_MAX: u32 = 1024;
@@ -50,9 +50,9 @@ pub(super) async fn serve(pipe: DuplexStream, services: Arc<Services>, pulse: Pu
         .max_local_error_reset_streams(Some(RESETS_BY_ERROR_MAX))
         .handshake(pipe);
     let ended = match timeout(HANDSHAKE_TIMEOUT, handshake).await {
-        Ok(Ok(http2)) => Connection::new(http2, services).run(pulse, drain).await,
+        Ok(Ok(http2)) => Connection::new(http2, services, &pulse.room).run(pulse, drain).await,
         Ok(Err(error)) => Err(error),
-        Err(_) => return tracing::debug!("a client does not take what it is told first"),
+        Err(_) => return tracing::debug!("a client does not say what it must say first"),
     };
     if let Err(error) = ended {
         tracing::debug!(%error, "a connection broke");
@@ -62,12 +62,16 @@ pub(super) async fn serve(pipe: DuplexStream, services: Arc<Services>, pulse: Pu
 struct Connection {
     http2: server::Connection<DuplexStream, Bytes>,
     services: Arc<Services>,
-    unfinished: Arc<Unfinished>,
+    held: Arc<Held>,
 }
 
 impl Connection {
-    fn new(http2: server::Connection<DuplexStream, Bytes>, services: Arc<Services>) -> Connection {
-        Connection { http2, services, unfinished: Arc::default() }
+    fn new(
+        http2: server::Connection<DuplexStream, Bytes>,
+        services: Arc<Services>,
+        room: &Arc<Room>,
+    ) -> Connection {
+        Connection { http2, services, held: arrival::nothing_held(Arc::clone(room)) }
     }
 
     async fn run(mut self, mut pulse: Pulse, mut drain: Drain) -> Result<(), h2::Error> {
@@ -112,10 +116,10 @@ impl Connection {
             tokio::spawn(others::answer(self.services.router.clone(), request, caller));
             return;
         }
-        let (services, unfinished) = (Arc::clone(&self.services), Arc::clone(&self.unfinished));
+        let (services, held) = (Arc::clone(&self.services), Arc::clone(&self.held));
         tokio::spawn(async move {
             let mut body = request.into_body();
-            match arrival::wait(&mut body, &unfinished).await {
+            match arrival::wait(&mut body, &held).await {
                 Ok(Some(whole)) => others::answer_whole(services.router.clone(), whole, caller).await,
                 Ok(None) => {}
                 Err(status) => reply::refuse(&mut caller, status),

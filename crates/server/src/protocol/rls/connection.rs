@@ -15,11 +15,12 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
 use tokio::time::{Sleep, sleep, timeout};
+use tollgate_http2::frame::code;
 
 use super::Services;
 use super::back::{self, Pulse};
 use super::batch::Batch;
-use super::front::{Front, Taken};
+use super::front::{Front, Taken, Violation};
 use crate::connection::Impatient;
 use crate::drain::Drain;
 use crate::gate::Gate;
@@ -79,6 +80,8 @@ struct Connection {
     passed: usize,
     /// Runs while calls wait for their messages.
     patience: Option<Pin<Box<Sleep>>>,
+    /// Runs while answers wait for the client's window, since any could last be sent.
+    stall: Option<(u64, Pin<Box<Sleep>>)>,
     /// The client says nothing more, or must not.
     has_client_ended: bool,
     has_h2_ended: bool,
@@ -98,6 +101,7 @@ impl Connection {
             sent: 0,
             passed: 0,
             patience: None,
+            stall: None,
             has_client_ended: false,
             has_h2_ended: false,
         }
@@ -107,7 +111,8 @@ impl Connection {
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
             let is_sent = self.poll_send(context)?.is_ready();
-            let has_ended = self.has_client_ended || self.has_h2_ended && !self.front.holds_any();
+            let has_said_all = !self.front.holds_any() && self.front.outward().waits().is_none();
+            let has_ended = self.has_client_ended || self.has_h2_ended && has_said_all;
             if has_ended && is_sent {
                 return Pin::new(&mut self.stream).poll_shutdown(context);
             }
@@ -117,7 +122,8 @@ impl Connection {
             let is_relayed = self.poll_relay(context)?.is_ready();
             let is_passed = self.poll_pass(context).is_ready();
             let is_read = self.poll_read(context)?.is_ready();
-            if !(is_relayed || is_passed || is_read || self.poll_patience(context).is_ready()) {
+            let has_waited = self.poll_patience(context).is_ready() || self.poll_stall(context).is_ready();
+            if !(is_relayed || is_passed || is_read || has_waited) {
                 return Poll::Pending;
             }
         }
@@ -159,7 +165,7 @@ impl Connection {
         let unpassed @ [_, ..] = inward.get(self.passed..).unwrap_or_default() else { return Poll::Pending };
         match ready!(Pin::new(&mut self.pipe).poll_write(context, unpassed)) {
             Ok(passed) => self.passed += passed,
-            // It has ended. Nobody will ever want what is left.
+            // It has ended, which is noticed when all that it said was heard. Nobody will ever want what is left.
             Err(_) => self.passed = inward.len(),
         }
         if self.passed == inward.len() {
@@ -231,6 +237,24 @@ impl Connection {
         ready!(patience.as_mut().poll(context));
         self.patience = None;
         self.front.release();
+        Poll::Ready(())
+    }
+
+    /// Ready when answers have waited long enough for the client's window, and the connection is given up.
+    fn poll_stall(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let Some(moves) = self.front.outward().waits() else {
+            self.stall = None;
+            return Poll::Pending;
+        };
+        let fresh = || (moves, Box::pin(sleep(WRITE_TIMEOUT)));
+        let stall = self.stall.get_or_insert_with(fresh);
+        if stall.0 != moves {
+            *stall = fresh();
+        }
+        ready!(stall.1.as_mut().poll(context));
+        tracing::debug!("a client has no window for its answers");
+        self.front.end(Violation(code::ENHANCE_YOUR_CALM));
+        self.has_client_ended = true;
         Poll::Ready(())
     }
 

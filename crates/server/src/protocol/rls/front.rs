@@ -21,7 +21,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use tollgate_http2::frame::{self, HEADER_BYTES, Head, PAYLOAD_BYTES_MAX, code, flag, kind};
-use tollgate_http2::hpack::{self, Decoder, Fields};
+use tollgate_http2::hpack::{self, Decoder, Fields, HpackError};
 
 pub(super) use self::outward::Outward;
 use self::passed::Passed;
@@ -46,6 +46,8 @@ const BLOCK_PIECES_MAX: usize = 64;
 const HELD_MAX: usize = 64;
 /// When so much is to be passed on, nothing more is read.
 const INWARD_BYTES_MAX: usize = 64 << 10;
+/// Streams of h2's that are open. It allows a quarter of it, but resets those beyond only when it gets to see them.
+const PASSED_MAX: usize = 4096;
 /// Calls that were reset before their message had come, more than there were answers. See `RESETS_UNSEEN_MAX` of h2's part.
 const RESETS_MAX: usize = 128;
 
@@ -61,6 +63,8 @@ struct Held {
     token: Option<Box<[u8]>>,
     /// The whole message. Empty, as long as it has not come.
     body: Vec<u8>,
+    /// How much wider than others the client has made its window.
+    widened_bytes: u32,
 }
 
 /// A header block that goes on in the next frame.
@@ -184,7 +188,10 @@ impl Front {
 
     /// Takes what h2 has to say.
     pub(super) fn relay(&mut self, said: &[u8]) {
+        let open = self.passed.len();
         self.outward.relay(said, &mut self.passed, self.last_stream);
+        self.has_answered(open.saturating_sub(self.passed.len()));
+        self.settle();
     }
 
     /// Says why the connection ends.
@@ -252,7 +259,10 @@ impl Front {
 
     /// Takes a whole header block.
     fn take_block(&mut self, head: Head, block: &[u8]) -> Result<(), Violation> {
-        self.decoder.decode(block, &mut self.fields).map_err(|_| Violation(code::COMPRESSION_ERROR))?;
+        self.decoder.decode(block, &mut self.fields).map_err(|error| match error {
+            HpackError::TooLong => Violation(code::ENHANCE_YOUR_CALM),
+            _ => Violation(code::COMPRESSION_ERROR),
+        })?;
         let (stream, is_end) = (head.stream, head.has(flag::END_STREAM));
         if stream <= self.last_stream {
             return self.take_trailers(stream, is_end);
@@ -268,8 +278,11 @@ impl Front {
         let may_wait = !is_end && self.held.len() < HELD_MAX && self.outward.has_room();
         if may_wait && let Some(admitted) = plain::read(&self.fields, &self.gate) {
             let token = admitted.token.map(Box::from);
-            self.held.push_back(Held { stream, token, body: Vec::new() });
+            self.held.push_back(Held { stream, token, body: Vec::new(), widened_bytes: 0 });
             return Ok(());
+        }
+        if self.passed.len() >= PASSED_MAX {
+            return Err(Violation(code::ENHANCE_YOUR_CALM));
         }
         self.pass_held(stream);
         self.passed.begin(stream, is_end);
@@ -281,7 +294,9 @@ impl Front {
     fn take_trailers(&mut self, stream: u32, is_end: bool) -> Result<(), Violation> {
         self.pass_held(stream);
         if !self.passed.is_open(stream) {
-            return Err(Violation(code::STREAM_CLOSED));
+            // They may have been under way when the server had said all. A new call must not come in an old stream.
+            let is_call = self.fields.iter().any(|(name, _)| name.starts_with(b":"));
+            return if is_call || !is_end { Err(Violation(code::STREAM_CLOSED)) } else { Ok(()) };
         }
         if !self.fields.is_too_long() {
             self.passed.hear(stream, is_end);
@@ -366,16 +381,29 @@ impl Front {
             Ok(bytes) => bytes,
         };
         if stream == 0 {
-            let granted = self.outward.widen(bytes).ok_or(Violation(code::FLOW_CONTROL_ERROR))?;
-            if granted > 0 {
-                frame::put_window_update(&mut self.inward, 0, granted);
+            if !self.outward.widen(bytes) {
+                return Err(Violation(code::FLOW_CONTROL_ERROR));
+            }
+            self.settle();
+        } else if let Ok(at) = self.held.binary_search_by_key(&stream, |held| held.stream) {
+            // It has room enough for an answer from here. h2 is told, should it have to answer.
+            if let Some(held) = self.held.get_mut(at) {
+                held.widened_bytes = held.widened_bytes.saturating_add(bytes);
             }
         } else if self.passed.is_open(stream) {
             self.pass(frame.whole);
         } else if stream > self.last_stream {
             return Err(Violation(code::PROTOCOL_ERROR));
         }
-        Ok(()) // One that was answered, or will be, has room enough.
+        Ok(())
+    }
+
+    /// Gives h2 back what it has spent of the client's window, as far as that has room.
+    fn settle(&mut self) {
+        let given_bytes = self.outward.settle();
+        if given_bytes > 0 {
+            frame::put_window_update(&mut self.inward, 0, given_bytes);
+        }
     }
 
     fn give_back(&mut self, bytes: u32) {
@@ -392,9 +420,17 @@ impl Front {
     /// Passes on those calls that wait for their message and do not come after this stream.
     fn pass_held(&mut self, stream: u32) {
         while self.held.front().is_some_and(|held| held.stream <= stream) {
-            let Some(Held { stream, token, body }) = self.held.pop_front() else { return };
+            let Some(Held { stream, token, body, widened_bytes }) = self.held.pop_front() else { return };
+            if self.outward.is_closing() {
+                self.outward.reset(stream, code::REFUSED_STREAM);
+                self.give_back(u32::try_from(body.len()).unwrap_or(u32::MAX));
+                continue;
+            }
             self.passed.begin(stream, false);
             put_block(&mut self.inward, stream, false, |out| plain::put(out, token.as_deref()));
+            if widened_bytes > 0 {
+                frame::put_window_update(&mut self.inward, stream, widened_bytes);
+            }
             if !body.is_empty() {
                 let length = u32::try_from(body.len()).unwrap_or(u32::MAX);
                 Head { length, kind: kind::DATA, flags: 0, stream }.put(&mut self.inward);

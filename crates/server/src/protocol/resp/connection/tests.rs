@@ -1,6 +1,7 @@
 //! Pipelines, clients that do not read, errors that end a connection, and servers that stop.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod memory;
 mod strangers;
 
 use tokio::io::{DuplexStream, duplex};
@@ -298,7 +299,7 @@ async fn a_client_that_takes_no_answers_is_not_waited_for() {
 
 #[tokio::test(start_paused = true)]
 async fn an_idle_client_gives_way_to_others() {
-    let room = Room::new(2);
+    let room = Arc::new(Room::new(2, 0));
     let (mut client, server) = duplex(1 << 10);
     let (gate, stopper) = (gate(), Stopper::new());
     let all_places = async {

@@ -1,8 +1,8 @@
 //! What is said to a client: answers that were written here, and what h2 says, frame by frame.
 //!
-//! A client has one window for the data of all streams, which both spend. h2 knows only what it has spent itself, so it is given
-//! back as much of what the client grants, and no more: for h2, the window is never wider than the one that every connection begins
-//! with. What exceeds the true window waits here, which is at most that much of h2's, and the answers of one batch.
+//! A client has one window for the data of all streams, which both spend. h2 knows only what it has spent itself. It is given that back
+//! as soon as the client's window has room for it: for h2, the window is never wider than the one that every connection begins
+//! with, and never narrower for long. What the true window has no room for waits here, and so does what is said after it in any stream.
 
 use http::HeaderMap;
 use tollgate_http2::frame::{self, HEADER_BYTES, Head, PAYLOAD_BYTES_MAX, code, flag, kind};
@@ -15,8 +15,15 @@ const WINDOW_BYTES_FIRST: u32 = 65_535;
 const WINDOW_BYTES_MAX: i64 = 0x7fff_ffff;
 /// The number of a stream that says: all of them.
 const ANY_STREAM: u32 = 0x7fff_ffff;
+/// What h2 has spent before it is given any of it back.
+const OWED_BYTES_MIN: u32 = 16 << 10;
+/// The setting that says what encoders may remember, and what they may before it is said.
+const HEADER_TABLE_SIZE: u16 = 1;
+const TABLE_BYTES_FIRST: u32 = 4096;
 /// The setting that says how wide the windows of streams are in the beginning.
 const INITIAL_WINDOW_SIZE: u16 = 4;
+/// When so much waits, h2 is not asked for more. It has at most its window of data, and all else that it says is short.
+const WAITING_BYTES_MAX: usize = 256 << 10;
 /// Memory beyond so much is given back when everything is said.
 const KEPT_BYTES: usize = 64 << 10;
 
@@ -34,6 +41,10 @@ pub(in super::super) struct Outward {
     out: Vec<u8>,
     /// Whole frames that wait for the window to widen, the first of them with data.
     waiting: Vec<u8>,
+    /// How much data is in them.
+    waiting_bytes: i64,
+    /// How often any of it could be sent.
+    moves: u64,
     /// The beginning of a frame, or of a header block, of h2's.
     begun: Vec<u8>,
     /// What the client still takes. Streams of their own have as much as the client's settings say.
@@ -41,6 +52,9 @@ pub(in super::super) struct Outward {
     stream_window_bytes: u32,
     /// What h2 has spent of the window and was not given back.
     owed_bytes: u32,
+    /// Whether the client has asked for less to be remembered than all begin with. That has to be confirmed in the next header block, and
+    /// whose that is, h2 cannot know.
+    has_small_table: bool,
     /// The last stream that is answered, once the client was told to go.
     last_stream: u32,
 }
@@ -51,10 +65,13 @@ impl Default for Outward {
             has_begun: false,
             out: Vec::new(),
             waiting: Vec::new(),
+            waiting_bytes: 0,
+            moves: 0,
             begun: Vec::new(),
             window_bytes: WINDOW_BYTES_FIRST.into(),
             stream_window_bytes: WINDOW_BYTES_FIRST,
             owed_bytes: 0,
+            has_small_table: false,
             last_stream: ANY_STREAM,
         }
     }
@@ -79,12 +96,22 @@ impl Outward {
 
     /// Whether h2 has more to say than the client takes, so that it should not be asked for more.
     pub(in super::super) fn is_full(&self) -> bool {
-        self.waiting.len() + self.begun.len() >= 4 * KEPT_BYTES
+        self.waiting.len() + self.begun.len() >= WAITING_BYTES_MAX
+    }
+
+    /// Something that waits for the client to widen its window: how often any of it could be sent so far.
+    pub(in super::super) fn waits(&self) -> Option<u64> {
+        (!self.waiting.is_empty()).then_some(self.moves)
     }
 
     /// Whether answers do not have to wait, as far as one can know beforehand.
     pub(super) fn has_room(&self) -> bool {
-        self.waiting.is_empty() && self.stream_window_bytes >= WINDOW_BYTES_FIRST
+        self.waiting.is_empty() && self.stream_window_bytes >= WINDOW_BYTES_FIRST && !self.has_small_table
+    }
+
+    /// Whether the client was told which streams are still answered, so that h2 takes up no others.
+    pub(super) fn is_closing(&self) -> bool {
+        self.last_stream != ANY_STREAM
     }
 
     /// Whether a new stream is still taken up.
@@ -100,9 +127,7 @@ impl Outward {
         self.put_block(stream, flag::END_HEADERS, HEADER);
         for piece in message.chunks(PAYLOAD_BYTES_MAX) {
             let length = u32::try_from(piece.len()).unwrap_or(u32::MAX);
-            let place = self.place(length);
-            Head { length, kind: kind::DATA, flags: 0, stream }.put(place);
-            place.extend_from_slice(piece);
+            self.put_data(Head { length, kind: kind::DATA, flags: 0, stream }, piece);
         }
         self.put_block(stream, flag::END_HEADERS | flag::END_STREAM, TRAILERS);
         true
@@ -120,12 +145,17 @@ impl Outward {
     /// Says that a header is too long. The client need not send the rest.
     pub(super) fn refuse_header(&mut self, stream: u32) {
         self.put_block(stream, flag::END_HEADERS | flag::END_STREAM, TOO_LONG);
-        frame::put_reset(self.place(0), stream, code::NO_ERROR);
+        self.reset(stream, code::NO_ERROR);
     }
 
-    /// Says that the connection ends, and why. Streams up to this one were taken up.
-    pub(super) fn end(&mut self, last_stream: u32, code: u32) {
-        frame::put_goaway(&mut self.out, last_stream, code);
+    /// Says that nothing more will come in a stream.
+    pub(super) fn reset(&mut self, stream: u32, code: u32) {
+        frame::put_reset(self.place(), stream, code);
+    }
+
+    /// Says that the connection ends, and why. Of those that were taken up, this stream was the last that the client has opened.
+    pub(super) fn end(&mut self, last_opened: u32, code: u32) {
+        frame::put_goaway(&mut self.out, last_opened.min(self.last_stream), code);
     }
 
     /// Says how much more the client may send.
@@ -139,53 +169,95 @@ impl Outward {
             return;
         }
         for setting in payload.chunks_exact(6) {
-            if let [a, b, value @ ..] = setting
-                && u16::from_be_bytes([*a, *b]) == INITIAL_WINDOW_SIZE
-                && let Ok(value) = <[u8; 4]>::try_from(value)
-            {
-                self.stream_window_bytes = u32::from_be_bytes(value);
+            let [a, b, value @ ..] = setting else { return };
+            let Ok(value) = <[u8; 4]>::try_from(value).map(u32::from_be_bytes) else { return };
+            match u16::from_be_bytes([*a, *b]) {
+                HEADER_TABLE_SIZE => self.has_small_table |= value < TABLE_BYTES_FIRST,
+                INITIAL_WINDOW_SIZE => self.stream_window_bytes = value,
+                _ => {}
             }
         }
     }
 
-    /// The client takes so much more: how much of that h2 is to be told. Nothing, if that is more than there can be.
-    pub(super) fn widen(&mut self, bytes: u32) -> Option<u32> {
+    /// The client takes so much more. False if that is more than there can be.
+    pub(super) fn widen(&mut self, bytes: u32) -> bool {
         self.window_bytes += i64::from(bytes);
-        if self.window_bytes > WINDOW_BYTES_MAX {
-            return None;
-        }
         self.send_waiting();
-        let told = bytes.min(self.owed_bytes);
-        self.owed_bytes -= told;
-        Some(told)
+        self.window_bytes <= WINDOW_BYTES_MAX
+    }
+
+    /// How much h2 is to be given back of what it has spent: as much as there is room for in the client's window, which what waits will
+    /// spend first. Whoever asks tells it.
+    pub(super) fn settle(&mut self) -> u32 {
+        if self.owed_bytes < OWED_BYTES_MIN {
+            return 0;
+        }
+        let has_bytes = i64::from(WINDOW_BYTES_FIRST.saturating_sub(self.owed_bytes));
+        let room_bytes =
+            (self.window_bytes - self.waiting_bytes - has_bytes).clamp(0, self.owed_bytes.into());
+        let given_bytes = u32::try_from(room_bytes).unwrap_or_default();
+        self.owed_bytes -= given_bytes;
+        given_bytes
     }
 
     fn send_waiting(&mut self) {
         let mut sent = 0;
         while let Some(head) = self.waiting.get(sent..).and_then(Head::read) {
-            if head.kind == kind::DATA {
-                if i64::from(head.length) > self.window_bytes {
-                    break;
-                }
-                self.window_bytes -= i64::from(head.length);
+            let (start, length) = (sent + HEADER_BYTES, head.length as usize);
+            let Some(payload) = self.waiting.get(start..start + length) else { break };
+            if head.kind != kind::DATA {
+                head.put(&mut self.out);
+                self.out.extend_from_slice(payload);
+                sent = start + length;
+                continue;
             }
-            sent += HEADER_BYTES + head.length as usize;
+            let (part, rest) = split(head, self.window_bytes);
+            let Some(part) = part else { break };
+            part.put(&mut self.out);
+            self.out.extend_from_slice(&payload[..part.length as usize]);
+            self.window_bytes -= i64::from(part.length);
+            self.waiting_bytes -= i64::from(part.length);
+            self.moves += 1;
+            let Some(rest) = rest else {
+                sent = start + length;
+                continue;
+            };
+            // What was sent leaves room for another head.
+            sent += part.length as usize;
+            let mut head = Vec::with_capacity(HEADER_BYTES);
+            rest.put(&mut head);
+            self.waiting[sent..sent + HEADER_BYTES].copy_from_slice(&head);
+            break;
         }
-        self.out.extend(self.waiting.drain(..sent.min(self.waiting.len())));
+        self.waiting.drain(..sent);
+        self.waiting.shrink_to(KEPT_BYTES);
     }
 
-    /// Where a frame goes that belongs to a stream and has so much data. What waits is not overtaken: it may be of the same stream.
-    fn place(&mut self, data_bytes: u32) -> &mut Vec<u8> {
-        if self.waiting.is_empty() && i64::from(data_bytes) <= self.window_bytes {
-            self.window_bytes -= i64::from(data_bytes);
-            return &mut self.out;
+    /// Where a frame without data goes that belongs to a stream. What waits is not overtaken: it may be of the same stream.
+    fn place(&mut self) -> &mut Vec<u8> {
+        if self.waiting.is_empty() { &mut self.out } else { &mut self.waiting }
+    }
+
+    /// Says data, as far as there is room for it. The rest waits.
+    fn put_data(&mut self, head: Head, payload: &[u8]) {
+        let (part, rest) =
+            if self.waiting.is_empty() { split(head, self.window_bytes) } else { (None, Some(head)) };
+        let (now, later) = payload.split_at(part.map_or(0, |part| part.length as usize));
+        if let Some(part) = part {
+            part.put(&mut self.out);
+            self.out.extend_from_slice(now);
+            self.window_bytes -= i64::from(part.length);
         }
-        &mut self.waiting
+        if let Some(rest) = rest {
+            rest.put(&mut self.waiting);
+            self.waiting.extend_from_slice(later);
+            self.waiting_bytes += i64::from(rest.length);
+        }
     }
 
     fn put_block(&mut self, stream: u32, flags: u8, block: &[u8]) {
         let length = u32::try_from(block.len()).unwrap_or(u32::MAX);
-        let place = self.place(0);
+        let place = self.place();
         Head { length, kind: kind::HEADERS, flags, stream }.put(place);
         place.extend_from_slice(block);
     }
@@ -210,15 +282,15 @@ impl Outward {
         match head.kind {
             kind::DATA => {
                 self.owed_bytes += head.length;
-                self.place(head.length).extend_from_slice(frames);
+                self.put_data(head, &frames[HEADER_BYTES..]);
                 passed.say(head.stream, head.has(flag::END_STREAM));
             }
-            kind::GOAWAY => self.relay_goaway(head, frames, last_opened),
+            kind::GOAWAY => self.relay_goaway(head, frames, passed, last_opened),
             // How much the client may send has nothing to do with what it takes.
             kind::WINDOW_UPDATE => self.out.extend_from_slice(frames),
             _ if head.stream == 0 => self.out.extend_from_slice(frames),
             kind => {
-                self.place(0).extend_from_slice(frames);
+                self.place().extend_from_slice(frames);
                 match kind {
                     kind::HEADERS => passed.say(head.stream, head.has(flag::END_STREAM)),
                     kind::RST_STREAM => drop(passed.end(head.stream)),
@@ -228,20 +300,33 @@ impl Outward {
         }
     }
 
-    /// h2 does not know of the streams that were answered here. Were the client not told of them, it would ask again elsewhere.
-    fn relay_goaway(&mut self, head: Head, frame: &[u8], last_opened: u32) {
+    /// h2 does not know of the streams that were answered here. Were the client not told of them, it would ask again elsewhere. Those that
+    /// h2 has not taken up, it never will: they are for the client to ask again.
+    fn relay_goaway(&mut self, head: Head, frame: &[u8], passed: &mut Passed, last_opened: u32) {
         let Some((last, rest)) = frame[HEADER_BYTES..].split_first_chunk::<4>() else { return };
-        let last = match u32::from_be_bytes(*last) & ANY_STREAM {
-            ANY_STREAM => ANY_STREAM,
-            last => {
-                self.last_stream = last.max(last_opened);
-                self.last_stream
+        let mut last = u32::from_be_bytes(*last) & ANY_STREAM;
+        if last != ANY_STREAM {
+            for stream in passed.end_after(last) {
+                self.reset(stream, code::REFUSED_STREAM);
             }
-        };
+            last = last.max(last_opened).min(self.last_stream);
+            self.last_stream = last;
+        }
         head.put(&mut self.out);
         self.out.extend_from_slice(&last.to_be_bytes());
         self.out.extend_from_slice(rest);
     }
+}
+
+/// The part of a data frame that a window has room for, and the rest. Only the last part is the end of its stream.
+fn split(head: Head, window_bytes: i64) -> (Option<Head>, Option<Head>) {
+    let length = u32::try_from(window_bytes.clamp(0, head.length.into())).unwrap_or_default();
+    if length == head.length {
+        return (Some(head), None);
+    }
+    let part = Head { length, flags: head.flags & !flag::END_STREAM, ..head };
+    let rest = Head { length: head.length - length, ..head };
+    ((length > 0).then_some(part), Some(rest))
 }
 
 /// The length of the first frame; or of all frames of a header block, between which nothing else may be said. Nothing, if it is not

@@ -9,7 +9,7 @@ struct Ended {
     server: bool,
 }
 
-/// The open streams. There are hardly more than h2 allows: those beyond are reset by it.
+/// The open streams. There are hardly more than h2 allows, which resets those beyond.
 #[derive(Debug, Default)]
 pub(super) struct Passed(BTreeMap<u32, Ended>);
 
@@ -17,6 +17,10 @@ impl Passed {
     /// The client has opened a stream, and perhaps said all.
     pub(super) fn begin(&mut self, stream: u32, is_end: bool) {
         self.0.insert(stream, Ended { client: is_end, server: false });
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
     }
 
     pub(super) fn is_open(&self, stream: u32) -> bool {
@@ -36,6 +40,11 @@ impl Passed {
     /// Somebody has reset a stream. False if it was not open.
     pub(super) fn end(&mut self, stream: u32) -> bool {
         self.0.remove(&stream).is_some()
+    }
+
+    /// Ends all streams after this one, and says which they were.
+    pub(super) fn end_after(&mut self, stream: u32) -> Vec<u32> {
+        self.0.split_off(&stream.saturating_add(1)).into_keys().collect()
     }
 
     fn mark(&mut self, stream: u32, mark: impl FnOnce(&mut Ended)) {

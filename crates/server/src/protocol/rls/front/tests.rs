@@ -138,6 +138,15 @@ fn question(stream: u32) -> Vec<u8> {
     [call(stream), data(stream, END, &body())].concat()
 }
 
+/// A field of 4000 bytes, and so many times the same, each of which is one byte.
+fn bomb(count: usize) -> Vec<u8> {
+    let mut block = vec![0x40, 1, b'a'];
+    block.extend_from_slice(&[0x7f, 0x80, 0x1e]); // 3967 bytes
+    block.extend_from_slice(&[b'v'; 3967]);
+    block.extend_from_slice(&vec![0xbe; count]);
+    block
+}
+
 /// The answer to a question, in short.
 fn answered(stream: u32) -> [String; 3] {
     [
@@ -374,6 +383,41 @@ fn some_resets_among_many_questions_are_no_attack() {
 }
 
 #[test]
+fn resets_among_calls_that_h2_answers_are_no_attack() {
+    let mut wire = wire();
+    for at in 0..1000 {
+        let stream = 4 * at + 1;
+        let reset = frame(kind::RST_STREAM, 0, stream, &[0, 0, 0, 8]);
+        wire.send(&[call(stream), reset, other_call(stream + 2), data(stream + 2, END, &[])].concat())
+            .unwrap();
+        wire.front.relay(&frame(kind::HEADERS, END | flag::END_HEADERS, stream + 2, b""));
+        wire.passed();
+    }
+}
+
+#[test]
+fn trailers_may_come_late_but_not_another_call() {
+    let mut wire = wire();
+    let trailers = frame(kind::HEADERS, END | flag::END_HEADERS, 1, &block(&[("t", "v")]));
+    wire.send(&[other_call(1), question(3)].concat()).unwrap();
+    wire.front.relay(&frame(kind::RST_STREAM, 0, 1, &[0; 4]));
+    wire.passed();
+    wire.send(&[data(1, 0, b"late"), trailers, question(5)].concat()).unwrap();
+    assert!(wire.passed().is_empty());
+    assert_eq!(wire.send(&call(1)), Err(Violation(code::STREAM_CLOSED)));
+}
+
+#[test]
+fn streams_that_h2_never_ends_are_bounded() {
+    let mut wire = wire();
+    let ended = (0..u32::MAX).map(|at| 2 * at + 1).find(|&stream| {
+        wire.passed();
+        wire.send(&other_call(stream)).is_err()
+    });
+    assert_eq!(ended, Some(2 * u32::try_from(PASSED_MAX).unwrap() + 1));
+}
+
+#[test]
 fn violations() {
     let begun = frame(kind::HEADERS, 0, 1, &block(&FIELDS));
     let continued = |count| [begun.clone(), frame(kind::CONTINUATION, 0, 1, &[]).repeat(count)].concat();
@@ -385,6 +429,7 @@ fn violations() {
         (frame(kind::HEADERS, flag::END_HEADERS, 2, &block(&FIELDS)), code::PROTOCOL_ERROR),
         (frame(kind::HEADERS, flag::END_HEADERS | flag::PADDED, 1, &[9, 0]), code::PROTOCOL_ERROR),
         (frame(kind::HEADERS, flag::END_HEADERS, 1, &[0x80]), code::COMPRESSION_ERROR),
+        (frame(kind::HEADERS, flag::END_HEADERS, 1, &bomb(100)), code::ENHANCE_YOUR_CALM),
         ([question(3), call(1)].concat(), code::STREAM_CLOSED),
         ([question(3), call(3)].concat(), code::STREAM_CLOSED),
         ([begun.clone(), data(1, END, &body())].concat(), code::PROTOCOL_ERROR),
@@ -436,12 +481,7 @@ fn what_h2_is_to_judge_is_passed_on_as_it_is() {
 #[test]
 fn a_header_that_is_too_long_is_that_calls_alone() {
     let mut wire = wire();
-    // Each names the field that the first has put into the table.
-    let mut block = vec![0x40, 1, b'a'];
-    block.extend_from_slice(&[0x7f, 0x80, 0x1e]); // 3967 bytes
-    block.extend_from_slice(&[b'v'; 3967]);
-    block.extend_from_slice(&[0xbe; 100]);
-    wire.send(&frame(kind::HEADERS, flag::END_HEADERS, 1, &block)).unwrap();
+    wire.send(&frame(kind::HEADERS, flag::END_HEADERS, 1, &bomb(20))).unwrap();
     assert_eq!(wire.told(), ["HEADERS 1 end", "RST_STREAM 1 0"]);
     wire.send(&[data(1, END, b"late"), question(3)].concat()).unwrap();
     check_answered(&mut wire, &[3]);

@@ -12,8 +12,9 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
 
 use super::super::decode::DESCRIPTORS_MAX;
-use super::served::{ask, begin, client, framed, question, serve, told};
+use super::served::{ask, begin, client, framed, question, serve, serve_in, told};
 use super::*;
+use crate::room::Room;
 
 const RULES: &str = r"
 domain: d
@@ -83,6 +84,24 @@ async fn unfinished_messages_are_bounded() {
     answers.abort_all();
     while answers.join_next().await.is_some() {}
     assert_eq!(ask(&mut client, question(), &[&body()]).await.overall(), "OK");
+}
+
+#[tokio::test]
+async fn unfinished_messages_of_all_connections_are_bounded() {
+    let (address, _stopper) = serve_in(Room::new(100, 300_000), &gate(RULES)).await;
+    let mut begun = Vec::new();
+    // Each holds a little that nobody counts, and a hundred thousand bytes that are counted.
+    for _ in 0..3 {
+        let mut client = client(address, WINDOW_BYTES).await;
+        let (answer, mut stream) = begin(&mut client, question());
+        stream.send_data([&[0, 0, 0x7f, 0xff, 0xff][..], &vec![0; 164_000]].concat().into(), false).unwrap();
+        begun.push((client, answer, stream));
+    }
+    let mut one_more = client(address, WINDOW_BYTES).await;
+    let told = ask(&mut one_more, question(), &[&[0, 0, 0x7f, 0xff, 0xff], &vec![0; 500_000]]).await;
+    assert_eq!(told.grpc_status(), Some("8"));
+    // Who asks a short question is not concerned.
+    assert_eq!(ask(&mut one_more, question(), &[&body()[..7], &body()[7..]]).await.overall(), "OK");
 }
 
 #[tokio::test]
@@ -166,6 +185,92 @@ async fn a_long_answer_that_nobody_takes_is_given_up() {
     let (_, mut body) = answer.await.unwrap().into_parts();
     let error = timeout(FOR_EVER, body.data()).await.unwrap().unwrap().unwrap_err();
     assert_eq!(error.reason(), Some(Reason::CANCEL));
+}
+
+#[tokio::test]
+async fn a_client_with_a_wide_window_is_answered_without_end() {
+    let (address, _stopper) = serve(&gate(RULES)).await;
+    let mut builder = h2::client::Builder::new();
+    builder.initial_window_size(WINDOW_BYTES).initial_connection_window_size(100 << 20);
+    let stream = TcpStream::connect(address).await.unwrap();
+    let (mut client, connection) = builder.handshake::<_, Bytes>(stream).await.unwrap();
+    tokio::spawn(connection);
+    // In pieces, so that h2 answers: more than the window that every connection begins with.
+    let (body, mut bytes) = (body(), 0);
+    while bytes < 200_000 {
+        let told = timeout(FOR_EVER, ask(&mut client, question(), &[&body[..7], &body[7..]])).await.unwrap();
+        assert_eq!(told.grpc_status(), Some("0"));
+        bytes += told.body.len();
+    }
+}
+
+/// Asks more plain questions than the client's window has room for, on a connection of its own, and reads what comes.
+async fn overspend(address: SocketAddr) -> (TcpStream, Vec<u8>) {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(&[PREFACE, EMPTY_SETTINGS].concat()).await.unwrap();
+    let path = super::super::SHOULD_RATE_LIMIT.as_bytes();
+    let mut block = vec![0x83, 0x86, 0x04, u8::try_from(path.len()).unwrap()];
+    block.extend_from_slice(path);
+    block.extend_from_slice(b"\x0f\x10\x10application/grpc");
+    let frame = |kind, flags, stream: u32, payload: &[u8]| {
+        let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+        [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+    };
+    for stream_id in (0..1000).map(|at| 2 * at + 1) {
+        let call = [frame(1, 4, stream_id, &block), frame(0, 1, stream_id, &body())].concat();
+        stream.write_all(&call).await.unwrap();
+    }
+    let mut heard = vec![0; 1 << 20];
+    let mut length = 0;
+    // All that fits has come when nothing comes for a while.
+    while let Ok(read) = timeout(Duration::from_millis(500), stream.read(&mut heard[length..])).await {
+        length += read.unwrap();
+    }
+    heard.truncate(length);
+    (stream, heard)
+}
+
+fn data_bytes(mut heard: &[u8]) -> usize {
+    let mut bytes = 0;
+    while let [a, b, c, kind, _, _, _, _, _, rest @ ..] = heard {
+        let length = usize::from(*a) << 16 | usize::from(*b) << 8 | usize::from(*c);
+        bytes += if *kind == 0 { length } else { 0 };
+        heard = &rest[length..];
+    }
+    bytes
+}
+
+#[tokio::test]
+async fn answers_that_wait_for_a_window_are_sent_even_if_the_server_stops() {
+    let (address, stopper) = serve(&gate(RULES)).await;
+    let (mut stream, heard) = overspend(address).await;
+    assert_eq!(data_bytes(&heard), 65_535);
+    stopper.stop();
+    // GOAWAY, and the PING whose answer lets the server go.
+    let mut told = Vec::new();
+    while !told.windows(4).any(|bytes| bytes == [0, 0, 8, 6]) {
+        stream.read_buf(&mut told).await.unwrap();
+    }
+    let ping = told.windows(17).find(|bytes| bytes[..4] == [0, 0, 8, 6]).unwrap().to_vec();
+    stream.write_all(&[&[0, 0, 8, 6, 1, 0, 0, 0, 0], &ping[9..]].concat()).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    stream.write_all(&[0, 0, 4, 8, 0, 0, 0, 0, 0, 1, 0, 0, 0]).await.unwrap();
+    told.clear();
+    timeout(FOR_EVER, stream.read_to_end(&mut told)).await.expect("an end").unwrap();
+    // Those that were decided; h2 has refused the others.
+    assert!(data_bytes(&told[..]) > 100, "{}", told.len());
+}
+
+#[tokio::test]
+async fn a_client_that_never_widens_its_window_is_given_up() {
+    let (address, _stopper) = serve(&gate(RULES)).await;
+    let (mut stream, heard) = overspend(address).await;
+    assert_eq!(data_bytes(&heard), 65_535);
+    let mut told = Vec::new();
+    timeout(Duration::from_secs(30), stream.read_to_end(&mut told)).await.expect("an end").unwrap();
+    let enhance_your_calm = [0, 0, 0, 11];
+    assert!(told.ends_with(&enhance_your_calm), "{told:?}");
+    check_served(address).await;
 }
 
 #[tokio::test]

@@ -15,6 +15,7 @@ use tokio::task::JoinSet;
 use super::super::{SHOULD_RATE_LIMIT, Services, router, serve as serve_connection};
 use super::*;
 use crate::drain::Stopper;
+use crate::room::Room;
 use crate::stream::{Peer, Stream};
 
 /// What was answered: the status, and of header and trailers what gRPC says, and the body.
@@ -27,6 +28,12 @@ pub(super) struct Told {
 
 /// Serves a gate to everybody who comes, as long as the test lasts. The stopper ends the connections.
 pub(super) async fn serve(gate: &Arc<Gate>) -> (SocketAddr, Arc<Stopper>) {
+    serve_in(Room::unbounded(), gate).await
+}
+
+/// The same, in a room that all of them share.
+pub(super) async fn serve_in(room: Room, gate: &Arc<Gate>) -> (SocketAddr, Arc<Stopper>) {
+    let room = Arc::new(room);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let services = Arc::new(Services::new(Arc::clone(gate)));
@@ -37,7 +44,7 @@ pub(super) async fn serve(gate: &Arc<Gate>) -> (SocketAddr, Arc<Stopper>) {
         loop {
             let (stream, address) = listener.accept().await.unwrap();
             stream.set_nodelay(true).unwrap();
-            let stream = Stream::plain(stream, Peer { address });
+            let stream = Stream::plain(stream, Peer { address }).within(Arc::clone(&room));
             connections.spawn(serve_connection(stream, Arc::clone(&services), kept.drain()));
         }
     });

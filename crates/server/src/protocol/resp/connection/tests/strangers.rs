@@ -1,14 +1,20 @@
 //! Clients that have yet to show a token: they have a little time for that, whatever else they do with it.
 
+use std::task::{Context, ready};
+
+use tokio::io::ReadBuf;
+use tokio::task::coop::poll_proceed;
+
 use super::super::super::testing::guarded;
 use super::*;
 
 const NOAUTH: &str = "-NOAUTH Authentication required.\r\n";
 const AUTH: &[u8] = b"AUTH 0123456789abcdef\r\n";
-/// A stranger is gone after so long, and not just then: it is looked at, and then waited for until it closes.
-const STRANGER_TIME_MAX: Duration = Duration::from_secs(
-    2 * COMMAND_TIME_MAX.as_secs() + LINGER_IDLE_MAX.as_secs() + LINGER_TIME_MAX.as_secs() + 1,
-);
+/// So long a stranger is listened to.
+const STRANGER_TIME: Duration = Duration::from_secs(2 * COMMAND_TIME_MAX.as_secs());
+/// After so long it is gone, even if it does not close in turn.
+const GONE_AFTER: Duration =
+    Duration::from_secs(STRANGER_TIME.as_secs() + LINGER_IDLE_MAX.as_secs() + LINGER_TIME_MAX.as_secs() + 1);
 
 /// Asks for what it has no right to, shortly before every look, as long as anybody listens.
 async fn ask_again_and_again(mut client: DuplexStream) {
@@ -20,7 +26,7 @@ async fn ask_again_and_again(mut client: DuplexStream) {
 }
 
 /// A client of a server that wants tokens. Comes back when the server has had enough of it; fails if that takes too long.
-async fn is_sent_away<F: Future<Output = ()>>(act: impl FnOnce(DuplexStream) -> F) {
+async fn is_sent_away<F: Future<Output = ()>>(within: Duration, act: impl FnOnce(DuplexStream) -> F) {
     let (client, server) = duplex(1 << 10);
     let (gate, stopper) = (guarded(), Stopper::new());
     let acts = async {
@@ -30,14 +36,14 @@ async fn is_sent_away<F: Future<Output = ()>>(act: impl FnOnce(DuplexStream) -> 
     tokio::select! {
         () = run(server, &gate, room(), stopper.drain()) => {}
         () = acts => panic!("it is still there"),
-        () = tokio::time::sleep(STRANGER_TIME_MAX) => panic!("it stays too long"),
+        () = tokio::time::sleep(within) => panic!("it stays too long"),
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_room_full_of_strangers_does_not_keep_others_out() {
     const PLACES: usize = 4;
-    let (gate, stopper, room) = (guarded(), Stopper::new(), Room::new(PLACES));
+    let (gate, stopper, room) = (guarded(), Stopper::new(), Arc::new(Room::new(PLACES, 0)));
     let serve = async |server| {
         let _place = room.enter().await;
         run(server, &gate, &room, stopper.drain()).await;
@@ -51,7 +57,7 @@ async fn a_room_full_of_strangers_does_not_keep_others_out() {
         let (mut client, server) = duplex(1 << 10);
         let talk = async {
             client.write_all(&[AUTH, b"PING\r\n"].concat()).await.unwrap();
-            tokio::time::timeout(STRANGER_TIME_MAX, receive(&mut client, "+OK\r\n+PONG\r\n")).await.unwrap();
+            tokio::time::timeout(GONE_AFTER, receive(&mut client, "+OK\r\n+PONG\r\n")).await.unwrap();
             drop(client);
         };
         tokio::join!(serve(server), talk);
@@ -61,33 +67,64 @@ async fn a_room_full_of_strangers_does_not_keep_others_out() {
 
 #[tokio::test(start_paused = true)]
 async fn a_stranger_is_sent_away_even_if_nobody_wants_its_place() {
-    is_sent_away(ask_again_and_again).await;
+    is_sent_away(GONE_AFTER, ask_again_and_again).await;
+}
+
+/// A client from which there is always something to read, and which takes everything.
+struct Endless;
+
+impl AsyncRead for Endless {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        // As a socket does, lets others have their turn now and then: with nothing to spare for a look at the time.
+        ready!(poll_proceed(context)).made_progress();
+        buffer.put_slice(&b"PING\r\n".repeat(100));
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Endless {
+    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_stranger_that_never_ceases_to_send_is_sent_away() {
-    is_sent_away(async |client| {
-        let (mut answers, mut commands) = tokio::io::split(client);
-        let send = async {
-            while commands.write_all(b"PING\r\n").await.is_ok() {
-                // Nothing waits here, so made-up time passes only if it is told to.
-                tokio::time::advance(Duration::from_millis(10)).await;
-            }
-        };
-        let take = async { while answers.read(&mut [0; 64]).await.is_ok_and(|bytes| bytes > 0) {} };
-        tokio::join!(send, take);
-    })
-    .await;
+    let (gate, stopper) = (guarded(), Stopper::new());
+    // Nothing waits here, so made-up time passes only if it is told to. What is sent after the last answer is taken as long as it
+    // is not too much, hence so many seconds.
+    let seconds = async {
+        for _ in 0..600 {
+            tokio::time::advance(Duration::from_secs(1)).await;
+        }
+    };
+    tokio::select! {
+        () = run(Endless, &gate, room(), stopper.drain()) => {}
+        () = seconds => panic!("it is still there"),
+    }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_stranger_that_takes_its_answers_slowly_is_sent_away() {
-    is_sent_away(async |client| {
+    let within = STRANGER_TIME + Duration::from_secs(1);
+    is_sent_away(within, async |client| {
         let (mut answers, mut commands) = tokio::io::split(client);
         let send = async { while commands.write_all(&b"PING\r\n".repeat(100)).await.is_ok() {} };
         let take = async {
             while answers.read(&mut [0; 1 << 10]).await.is_ok_and(|bytes| bytes > 0) {
-                tokio::time::sleep(COMMAND_TIME_MAX / 2).await;
+                tokio::time::sleep(COMMAND_TIME_MAX).await;
             }
         };
         tokio::join!(send, take);

@@ -1,0 +1,96 @@
+//! What a connection of HTTP/1.1 takes at most, over a real one.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use axum::body::Body;
+use http_body_util::BodyExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+use super::*;
+use crate::drain::Stopper;
+use crate::gate::{Gate, GateSettings};
+use crate::protocol::http;
+use crate::stream::Peer;
+
+/// Answers how long the body was.
+async fn length(request: Request<Sent>) -> Result<Response, Infallible> {
+    let body = request.into_body().collect().await.unwrap().to_bytes();
+    Ok(Response::new(Body::from(format!("{} bytes", body.len()))))
+}
+
+async fn answer(request: &str) -> String {
+    answer_by(length, Room::unbounded(), request).await
+}
+
+/// The answer of a service to a request. The connection ends after it.
+async fn answer_by<S, A>(service: S, room: Room, request: &str) -> String
+where
+    S: Fn(Request<Sent>) -> A,
+    A: Future<Output = Result<Response, Infallible>> + Send + 'static,
+{
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (client, server) =
+        tokio::join!(TcpStream::connect(listener.local_addr().unwrap()), listener.accept());
+    let (server, address) = server.unwrap();
+    let (mut answers, mut requests) = client.unwrap().into_split();
+    let stopper = Stopper::new();
+    let send = async {
+        // A server that has closed does not listen any more.
+        let _ = requests.write_all(request.as_bytes()).await;
+        let _ = requests.shutdown().await;
+    };
+    let receive = async {
+        let mut received = Vec::new();
+        let _ = answers.read_to_end(&mut received).await; // A reset may follow the answer.
+        String::from_utf8(received).unwrap()
+    };
+    let stream = Stream::plain(server, Peer { address }).within(Arc::new(room));
+    let serving = serve(stream, service, stopper.drain());
+    tokio::join!(send, receive, serving).1
+}
+
+/// A head of just so many bytes.
+fn head(bytes: usize) -> String {
+    let (start, end) = ("GET / HTTP/1.1\r\nHost: x\r\nX: ", "\r\n\r\n");
+    format!("{start}{}{end}", "x".repeat(bytes - start.len() - end.len()))
+}
+
+#[tokio::test]
+async fn a_head_has_a_longest_length() {
+    let longest = HEADER_BYTES_MAX as usize;
+    assert!(answer(&head(longest / 2)).await.starts_with("HTTP/1.1 200 "));
+    assert!(answer(&head(longest - 1)).await.starts_with("HTTP/1.1 200 "));
+    assert!(answer(&head(longest + 1)).await.starts_with("HTTP/1.1 431 "));
+    assert!(answer(&head(6 * longest)).await.starts_with("HTTP/1.1 431 "));
+}
+
+fn post(path: &str, body: &str) -> String {
+    format!("POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{body}", body.len())
+}
+
+#[tokio::test]
+async fn bodies_are_longer_than_heads() {
+    let body = "x".repeat(1 << 20);
+    let answer = answer(&post("/", &body)).await;
+    assert!(answer.ends_with("1048576 bytes"), "{answer}");
+}
+
+#[tokio::test]
+async fn long_bodies_are_told_that_there_is_no_room_for_them() {
+    let service = http::Service::new(Arc::new(Gate::new(GateSettings::default()).unwrap()));
+    let question = r#"{"policy": "p", "key": "k"}"#;
+    let long = " ".repeat(200_000) + question;
+    // One of them goes past the router.
+    for path in ["/v1/check", "/v1/peek"] {
+        for (lent_bytes_max, body, expected) in [
+            (100_000, &*long, r#"{"error":{"code":"busy","message":"too many long requests are under way"#),
+            (200_000, &*long, r#"{"error":{"code":"not_loaded""#),
+            (0, question, r#"{"error":{"code":"not_loaded""#),
+        ] {
+            let answers = |request| service.clone().answer(request);
+            let answer = answer_by(answers, Room::new(1, lent_bytes_max), &post(path, body)).await;
+            assert!(answer.starts_with("HTTP/1.1 503 ") && answer.contains("retry-after: 1\r\n"), "{answer}");
+            assert!(answer.contains(expected), "{path}: {answer}");
+        }
+    }
+}
