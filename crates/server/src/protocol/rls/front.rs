@@ -28,9 +28,8 @@ use self::passed::Passed;
 use super::batch::{Batch, Body};
 use super::message_of;
 use crate::gate::Gate;
+use crate::stream::PREFACE;
 
-/// What every HTTP/2 connection begins with.
-pub(super) const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// All header fields of a request together.
 pub(super) const HEADER_BYTES_MAX: u32 = 64 << 10;
 /// What a client may send before it is read.

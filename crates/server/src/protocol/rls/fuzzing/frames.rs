@@ -7,9 +7,10 @@ use tollgate_http2::frame::{HEADER_BYTES, Head, flag, kind};
 use tollgate_http2::hpack::{Decoder, Fields};
 
 use super::super::batch::Batch;
-use super::super::front::{Front, HEADER_BYTES_MAX, PREFACE, Taken, Violation};
+use super::super::front::{Front, HEADER_BYTES_MAX, Taken, Violation};
 use crate::fuzzing::pieces::Lengths;
 use crate::fuzzing::with_gate;
+use crate::stream::PREFACE;
 
 /// What h2 has at most to be passed: as much as it takes to stop reading, and one frame more, with all fields that it may name.
 const INWARD_BYTES_MAX: usize = (64 << 10) + 2 * HEADER_BYTES_MAX as usize;
