@@ -16,6 +16,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+pub mod authority;
 pub mod clock;
 mod ledger;
 mod sync;

@@ -1,0 +1,79 @@
+//! An authority: a truth that many ledgers share, and that has to be asked.
+//!
+//! What is asked and what is answered stand here, and the machines that decide when to ask: none of them does I/O or knows what time
+//! it is. Events and time go in, actions come out. Whoever carries the questions (a driver) belongs elsewhere.
+
+use std::sync::Arc;
+
+use thiserror::Error;
+use tollgate_core::{Cost, Decision, Holder, SharedLimit, Time};
+
+/// Whose counter, everywhere in a fleet: a keyed hash of the key and of the shape of its limit, 128 bits of it. User input can neither
+/// collide nor choose where it is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SharedKey(pub u128);
+
+/// What one key is asked for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Question {
+    /// Whose counter.
+    pub key: SharedKey,
+    /// Under which limit.
+    pub limit: Arc<SharedLimit>,
+    /// What is to be done.
+    pub act: Act,
+}
+
+/// What is to be done with one counter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Act {
+    /// Nothing: the answer is what [`Act::Take`] would get.
+    Peek(Cost),
+    /// Takes the units if the limit admits them. Of a concurrency limit, they are held under the name in the grant.
+    Take(Cost),
+    /// Writes down what is already spent.
+    Book(Cost),
+    /// Gives back what was taken at that moment of the authority's time.
+    GiveBack {
+        /// How many units.
+        units: u64,
+        /// When they were taken: [`Grant::at`].
+        counted_at: Time,
+    },
+    /// Ends a hold.
+    Release(Holder),
+    /// Forgets all that was counted.
+    Reset,
+}
+
+/// What an authority answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// The answer, in nanoseconds like every other. For what is given back or released, how the counter stands after it; a release of
+    /// something that is not held any more is a denial.
+    pub decision: Decision,
+    /// When it was decided, by the authority's clock, in ticks of the limit.
+    pub at: Time,
+    /// Under which name units are held, where they are.
+    pub holder: Option<Holder>,
+}
+
+/// Why there is no grant. Whatever was asked may or may not have been done, except where said otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Error)]
+pub enum Failure {
+    /// No answer in time. What is granted after all is given back.
+    #[error("no answer in time")]
+    TimedOut,
+    /// There is no connection, or it broke.
+    #[error("out of reach")]
+    Unreachable,
+    /// Nothing was asked: it has failed too often of late.
+    #[error("not asked: it has failed too often of late")]
+    NotAsked,
+    /// It answered that it cannot.
+    #[error("it cannot answer")]
+    Refused,
+    /// Nothing was asked: too many are waiting already.
+    #[error("not asked: too many are waiting")]
+    Crowded,
+}
