@@ -3,6 +3,8 @@
 //! What is asked and what is answered stand here, and the machines that decide when to ask: none of them does I/O or knows what time
 //! it is. Events and time go in, actions come out. Whoever carries the questions (a driver) belongs elsewhere.
 
+pub mod queue;
+
 use std::sync::Arc;
 
 use thiserror::Error;
@@ -12,6 +14,14 @@ use tollgate_core::{Cost, Decision, Holder, SharedLimit, Time};
 /// collide nor choose where it is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SharedKey(pub u128);
+
+impl SharedKey {
+    /// What tables in this process are indexed by.
+    #[allow(clippy::cast_possible_truncation)] // One half is wanted.
+    pub(crate) fn low_half(self) -> u64 {
+        self.0 as u64
+    }
+}
 
 /// What one key is asked for.
 #[derive(Clone, Debug, PartialEq)]
