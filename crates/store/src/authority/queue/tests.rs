@@ -25,7 +25,9 @@ fn question(key: u64, limit: &Arc<SharedLimit>) -> Question {
 }
 
 /// Per key in order of leaving, the tickets in order of arrival.
-fn take(queue: &mut Queue<u64>, limits: FlightLimits) -> (Option<Flight<u64>>, Vec<(u128, Vec<u64>)>) {
+type Taken = Vec<(u128, Vec<u64>)>;
+
+fn take(queue: &mut Queue<u64>, limits: FlightLimits) -> (Option<Flight<u64>>, Taken) {
     let flight = queue.take_flight(limits, |_| true);
     let lists = flight.iter().flat_map(Flight::lists);
     let taken =
@@ -174,7 +176,7 @@ struct Naive {
 }
 
 impl Naive {
-    fn take(&mut self, limits: FlightLimits) -> Vec<(u128, Vec<u64>)> {
+    fn take(&mut self, limits: FlightLimits) -> Taken {
         let mut taken: Vec<(u64, u64, Vec<u64>)> = Vec::new();
         let (mut left, mut asks, mut ended) = (Vec::new(), 0, HashSet::new());
         // A key whose list was begun takes its asks before the next key begins.
