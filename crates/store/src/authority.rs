@@ -3,6 +3,7 @@
 //! What is asked and what is answered stand here, and the machines that decide when to ask: none of them does I/O or knows what time
 //! it is. Events and time go in, actions come out. Whoever carries the questions (a driver) belongs elsewhere.
 
+pub mod breaker;
 pub mod queue;
 
 use std::sync::Arc;
@@ -86,4 +87,12 @@ pub enum Failure {
     /// Nothing was asked: too many are waiting already.
     #[error("not asked: too many are waiting")]
     Crowded,
+}
+
+/// Scatters a number over all 64 bits (the finish of splitmix64): for jitter and for places, never for secrets.
+fn mix(number: u64) -> u64 {
+    let mut mixed = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
 }
