@@ -47,6 +47,8 @@ pub const PROBE_PATIENCE: Span = Span::from_ticks(1_000 * MS);
 #[derive(Clone, Debug)]
 pub struct Breaker {
     phase: Phase,
+    /// What became of the asks since it last closed.
+    window: Window,
     /// The number of the first pass of this phase: those below it were given in another.
     first_pass: u64,
     last_pass: u64,
@@ -56,7 +58,7 @@ pub struct Breaker {
 
 #[derive(Clone, Debug)]
 enum Phase {
-    Closed { window: Window, run: Option<Run> },
+    Closed { run: Option<Run> },
     Open { until: Time, probe: Option<Probe>, succeeded: u32 },
 }
 
@@ -106,7 +108,8 @@ impl Breaker {
     /// A closed one. The seed decides only by how much its times are shortened: any number that differs between nodes will do.
     pub fn new(seed: u64) -> Breaker {
         Breaker {
-            phase: Phase::Closed { window: Window::default(), run: None },
+            phase: Phase::Closed { run: None },
+            window: Window::default(),
             first_pass: 0,
             last_pass: 0,
             open_for: OPEN_MIN,
@@ -146,9 +149,9 @@ impl Breaker {
             return false;
         }
         match &mut self.phase {
-            Phase::Closed { window, run } => {
+            Phase::Closed { run } => {
                 *run = None;
-                window.bucket(now).succeeded += 1;
+                self.window.bucket(now).succeeded += 1;
                 false
             }
             Phase::Open { probe, succeeded, .. } => {
@@ -158,7 +161,8 @@ impl Breaker {
                 if closes {
                     self.open_for = OPEN_MIN;
                     // What was weighed before is over: with it, the first failure would open again.
-                    self.enter(Phase::Closed { window: Window::default(), run: None });
+                    self.window = Window::default();
+                    self.enter(Phase::Closed { run: None });
                 }
                 closes
             }
@@ -175,11 +179,11 @@ impl Breaker {
                 self.open_for = Span::from_ticks(self.open_for.ticks() * 2).min(OPEN_MAX);
                 true
             }
-            Phase::Closed { window, run } => {
-                window.bucket(now).failed += 1;
+            Phase::Closed { run } => {
+                self.window.bucket(now).failed += 1;
                 let run = run.get_or_insert(Run { began: now, failures: 0 });
                 run.failures = run.failures.saturating_add(1);
-                run.is_long(now) || window.failed_mostly(now)
+                run.is_long(now) || self.window.failed_mostly(now)
             }
         };
         if opens {

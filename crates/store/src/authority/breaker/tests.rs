@@ -238,6 +238,8 @@ impl Watch {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
     #[test]
     fn opens_on_sickness_closes_on_health_and_probes_one_at_a_time(spells in spells(), seed: u64) {
         let (mut breaker, mut watch, mut ms) = (Breaker::new(seed), Watch::default(), 0);

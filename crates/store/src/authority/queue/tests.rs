@@ -215,6 +215,8 @@ impl Naive {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
     #[test]
     fn answers_like_a_naive_queue(events in events()) {
         let limits: HashMap<u64, _> = [10, 20].map(|units| (units, fixed_window(units))).into();
