@@ -6,6 +6,8 @@
 pub mod breaker;
 pub mod deny_cache;
 pub mod queue;
+pub mod ring;
+pub mod slots;
 
 use std::sync::Arc;
 
@@ -22,6 +24,12 @@ impl SharedKey {
     #[allow(clippy::cast_possible_truncation)] // One half is wanted.
     pub(crate) fn low_half(self) -> u64 {
         self.0 as u64
+    }
+
+    /// What a ring of nodes is indexed by: another half, so that the keys of one node fill a table evenly.
+    #[allow(clippy::cast_possible_truncation)] // Nothing is lost.
+    pub(crate) fn high_half(self) -> u64 {
+        (self.0 >> 64) as u64
     }
 }
 
