@@ -5,6 +5,7 @@
 //! same port.
 
 mod client;
+mod scripts;
 #[cfg(test)]
 mod tests;
 
@@ -16,6 +17,7 @@ use std::process::Command;
 use tempfile::TempDir;
 
 pub use client::{RedisClient, Reply};
+pub use scripts::{Counter, ScriptCaller, Scripts};
 
 use super::process::{Process, Signal};
 use super::proxy::{Proxy, system_program};
