@@ -52,7 +52,7 @@ pub enum Layout {
 }
 
 /// One node.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Node {
     /// Its name, or its number without brackets.
     pub host: String,
@@ -79,7 +79,7 @@ pub enum AddressError {
     /// It does not begin as one.
     #[error(
         "an address of Redis begins with redis://, redis+sentinel://, redis+cluster:// or redis+ring:// (rediss for TLS){}",
-        did_you_mean(.0)
+        did_you_mean(*.0)
     )]
     Scheme(Option<&'static str>),
     /// A node has no name.
@@ -123,7 +123,7 @@ pub enum AddressError {
     Query,
 }
 
-fn did_you_mean(meant: &Option<&'static str>) -> String {
+fn did_you_mean(meant: Option<&'static str>) -> String {
     meant.map(|meant| format!("; did you mean {meant}?")).unwrap_or_default()
 }
 

@@ -48,8 +48,17 @@ impl Arguments {
         self.count += 1;
     }
 
+    /// One text of several pieces.
+    pub(crate) fn joined(&mut self, pieces: &[&[u8]]) {
+        header(&mut self.bytes, b'$', pieces.iter().map(|piece| piece.len()).sum());
+        for piece in pieces {
+            self.bytes.extend_from_slice(piece);
+        }
+        self.bytes.extend_from_slice(LINE_END);
+        self.count += 1;
+    }
+
     pub(crate) fn number(&mut self, number: u64) {
-        // Most numbers are small: their length is one digit, and known.
         let mut digits = itoa::Buffer::new();
         self.text(digits.format(number).as_bytes());
     }
@@ -73,12 +82,13 @@ impl Commands {
         self.bytes.extend_from_slice(&arguments.bytes);
     }
 
-    pub(crate) fn bytes(&self) -> &[u8] {
-        &self.bytes
+    /// Commands that were written elsewhere.
+    pub(crate) fn append(&mut self, other: &Commands) {
+        self.bytes.extend_from_slice(&other.bytes);
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.bytes.is_empty()
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
     }
 
     pub(crate) fn clear(&mut self) {

@@ -38,11 +38,15 @@ fn write(reply: &Reply, bytes: &mut Vec<u8>) {
         Reply::Nil => bytes.extend_from_slice(b"$-1\r\n"),
         Reply::Integers(integers) => {
             header(bytes, b'*', integers.len());
-            integers.iter().for_each(|number| write(&Reply::Integer(*number), bytes));
+            for number in integers {
+                write(&Reply::Integer(*number), bytes);
+            }
         }
         Reply::Array(items) => {
             header(bytes, b'*', items.len());
-            items.iter().for_each(|item| write(item, bytes));
+            for item in items {
+                write(item, bytes);
+            }
         }
     }
 }
@@ -68,7 +72,9 @@ proptest! {
     #[test]
     fn what_was_written_is_read(replies in proptest::collection::vec(reply(), 1..6), piece in 1_usize..60) {
         let mut bytes = Vec::new();
-        replies.iter().for_each(|reply| write(reply, &mut bytes));
+        for reply in &replies {
+            write(reply, &mut bytes);
+        }
         prop_assert_eq!(read(&bytes, piece), Ok(replies));
     }
 
