@@ -28,6 +28,9 @@ const MURMURS_MAX: usize = 64;
 /// So much of what Redis said is told.
 const SHOWN_CHARS_MAX: usize = 200;
 
+/// No time is made up.
+const NOT_MADE_UP: u64 = u64::MAX;
+
 /// How the authority is reached.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -88,6 +91,7 @@ pub struct Fleet {
     pub(crate) is_beating: AtomicBool,
     /// Under which name.
     pub(crate) node: String,
+    /// [`NOT_MADE_UP`] where time is Redis's own.
     made_up_us: AtomicU64,
     threads: Mutex<Vec<Weak<Topology>>>,
     murmurs: Mutex<HashMap<String, Murmur>>,
@@ -144,7 +148,7 @@ impl Fleet {
             nodes: AtomicU32::new(1),
             is_beating: AtomicBool::new(false),
             node: format!("{:016x}", random()),
-            made_up_us: AtomicU64::new(0),
+            made_up_us: AtomicU64::new(NOT_MADE_UP),
             threads: Mutex::new(Vec::new()),
             murmurs: Mutex::new(HashMap::new()),
             settings,
@@ -193,14 +197,14 @@ impl Fleet {
         }
     }
 
-    /// Makes scripts decide at this time instead of Redis's own, in microseconds since 1970: for tests. 0 ends that.
+    /// Makes scripts decide at this time, in microseconds since 1970, instead of Redis's own: for tests.
     #[doc(hidden)]
-    pub fn make_up_time(&self, now_us: u64) {
-        self.made_up_us.store(now_us, Ordering::Relaxed);
+    pub fn make_up_time(&self, now_us: Option<u64>) {
+        self.made_up_us.store(now_us.unwrap_or(NOT_MADE_UP), Ordering::Relaxed);
     }
 
-    pub(crate) fn made_up_us(&self) -> u64 {
-        self.made_up_us.load(Ordering::Relaxed)
+    pub(crate) fn made_up_us(&self) -> Option<u64> {
+        Some(self.made_up_us.load(Ordering::Relaxed)).filter(|now_us| *now_us != NOT_MADE_UP)
     }
 
     pub(crate) fn join(&self, thread: &Arc<Topology>) {
@@ -230,7 +234,7 @@ impl Fleet {
     /// The denial that is certain without asking.
     pub(crate) fn denied(&self, key: SharedKey, cost: Cost, now: Time) -> Option<Decision> {
         // What is certain of made-up time does not follow from ours.
-        if self.made_up_us() != 0 { None } else { lock(self.stripe(key)).look(key, cost, now) }
+        if self.made_up_us().is_some() { None } else { lock(self.stripe(key)).look(key, cost, now) }
     }
 
     /// Remembers what an answer makes certain, or what it makes uncertain.

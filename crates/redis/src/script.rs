@@ -36,6 +36,15 @@ impl Digests {
     }
 }
 
+/// Writes at what time a call is decided: that of Redis, unless one was made up.
+pub(crate) fn write_time(made_up_us: Option<u64>, arguments: &mut Arguments) {
+    match made_up_us {
+        None => arguments.text(b"0"),
+        // Two digits at least: a single zero asks for the time of Redis.
+        Some(now_us) => arguments.text(format!("{now_us:02}").as_bytes()),
+    }
+}
+
 /// Writes the limit and the asks of one key. Where windows follow a calendar, those around this time are told.
 pub(crate) fn write(list: &List<Ticket>, around: Time, arguments: &mut Arguments) {
     let limit = list.limit();

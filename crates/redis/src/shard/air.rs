@@ -139,7 +139,7 @@ impl Air {
         for list in lists {
             ground.fleet.keys.write(list.key(), &mut self.arguments);
         }
-        self.arguments.number(ground.fleet.made_up_us());
+        script::write_time(ground.fleet.made_up_us(), &mut self.arguments);
         for list in lists {
             script::write(list, call.manner.around.unwrap_or(ground.now), &mut self.arguments);
         }

@@ -52,7 +52,10 @@ pub(crate) fn key(number: u64) -> SharedKey {
         let mixed = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb)
     };
-    SharedKey(u128::from(scatter(number + 1)) << 64 | u128::from(scatter(number + 1_000_003)))
+    SharedKey(
+        u128::from(scatter(number.wrapping_add(1))) << 64
+            | u128::from(scatter(number.wrapping_add(1_000_003))),
+    )
 }
 
 pub(crate) fn take(number: u64, limit: &Arc<SharedLimit>) -> Question {
