@@ -35,6 +35,11 @@ impl SharedLimit {
         &self.limit
     }
 
+    /// shape
+    pub fn shape(&self) -> u64 {
+        self.limit.shape()
+    }
+
     /// The tick of the shared count.
     pub fn tick(&self) -> Tick {
         self.tick

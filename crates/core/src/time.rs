@@ -38,6 +38,11 @@ impl Tick {
         Duration::new(u64::try_from(secs).unwrap_or(u64::MAX), u32::try_from(nanos).unwrap_or(0))
     }
 
+    /// A moment that counts nanoseconds, in ticks, rounded down.
+    pub fn time_of(self, now: Time) -> Time {
+        Time(now.0 / self.length_ns)
+    }
+
     /// How many ticks make a second; a tick divides it.
     pub(crate) fn per_second(self) -> u64 {
         1_000_000_000 / self.length_ns

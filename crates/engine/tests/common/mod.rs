@@ -55,7 +55,7 @@ pub(crate) fn ask(engine: &Engine, now: Time, descriptors: &[&str]) -> Verdict {
             ..Descriptor::new(entries)
         })
         .collect();
-    engine.decide(&Request::new("d", &descriptors), now).unwrap().ready()
+    engine.decide(&Request::new("d", &descriptors), now).unwrap()
 }
 
 /// What became of each descriptor: `-` no limit, `*` unlimited, else what remains, with `!` if it is over.

@@ -73,7 +73,7 @@ impl Reader<'_, '_> {
         self.check_given(numbers, shape, title);
         let (units, period) = (numbers.units.given()?, numbers.period.given()?);
         let limit = self.limit_of(numbers, units, period, shape)?;
-        Some(Allowance::Quota(Quota { limit, units: units.value, period: period.value }))
+        Some(Allowance::Quota(Quota::new(limit, units.value, period.value)))
     }
 
     /// Says what is missing.

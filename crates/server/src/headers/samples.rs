@@ -32,7 +32,7 @@ pub(crate) fn ask(engine: &Engine, policy: &str) -> Verdict {
 
 /// What comes of asking for so many units at a moment.
 pub(crate) fn ask_at(engine: &Engine, policy: &str, cost: u64, now: Time) -> Verdict {
-    engine.decide(&Request::policy(policy, b"key").cost(cost), now).unwrap().ready()
+    engine.decide(&Request::policy(policy, b"key").cost(cost), now).unwrap()
 }
 
 /// A policy of these limits.

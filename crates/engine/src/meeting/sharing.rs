@@ -1,0 +1,82 @@
+//! A request some of whose limits others share: those of this process are asked, and the questions to the authority are put together.
+
+use std::sync::Arc;
+
+use tollgate_core::{Cost, Intent, Limit};
+use tollgate_policy::Snapshot;
+use tollgate_store::Charge;
+use tollgate_store::authority::{Act, Question};
+
+use super::{Meeting, Shared};
+use crate::engine::Scratch;
+use crate::pending::{Asked, Pending, Taken, act, unasked};
+use crate::verdict::{DecidedBy, Force, Usual};
+
+impl Meeting<'_> {
+    /// Whether the authority has to be asked about any of the limits.
+    pub(crate) fn has_shared(&self) -> bool {
+        !self.shared.is_empty()
+    }
+
+    pub(super) fn is_shared(&self, index: usize) -> bool {
+        self.shared.iter().any(|shared| shared.index == index)
+    }
+
+    /// Asks the limits of this process. Those that others share are asked only if the request passes here, but for what has happened
+    /// already: units that are booked or given back.
+    pub(crate) fn part(mut self, scratch: &mut Scratch, snapshot: Option<Arc<Snapshot>>) -> Pending {
+        self.carry_over();
+        let refunds: Usual<Option<Act>> = self.shared.iter().map(|shared| self.refund(shared)).collect();
+        self.give_back();
+        self.excuse_quotas();
+        let (passes, taken) = self.take_here(scratch);
+        let shared = std::mem::take(&mut self.shared);
+        let (mut asked, mut questions) = (Usual::new(), Usual::new());
+        for (shared, refund) in shared.into_iter().zip(refunds) {
+            let Shared { index, counter, terms } = shared;
+            let Charge { key, limit, cost, intent, .. } = self.charges[index];
+            let act = refund.unwrap_or_else(|| act(intent, cost));
+            if passes || matches!(act, Act::Book(_) | Act::GiveBack { .. }) {
+                asked.push(Asked { index, key, limit: limit.clone(), cost, intent, terms });
+                questions.push(Question { key: counter.name, limit: counter.limit, act });
+            } else {
+                let ruling = &mut self.answer.rulings[index];
+                (ruling.decision, ruling.decided_by) = (unasked(limit), DecidedBy::Nobody);
+            }
+        }
+        let Meeting { answer, now, has_lenient_quota, .. } = self;
+        Pending { answer, snapshot, now, has_lenient_quota, taken, asked, questions, hold_keys: Vec::new() }
+    }
+
+    /// What gives units of a shared limit back, where that is what the descriptor asks. The authority counts them at its own time, which
+    /// nobody here knows exactly.
+    fn refund(&self, shared: &Shared) -> Option<Act> {
+        let charge = &self.charges[shared.index];
+        let is_refund = self.answer.rulings[shared.index].force == Force::Refund
+            && charge.intent != Intent::Peek
+            && !matches!(charge.limit, Limit::Concurrency(_));
+        let counted_at = shared.counter.limit.tick().time_of(self.now);
+        is_refund.then_some(Act::GiveBack { units: charge.cost.units(), counted_at })
+    }
+
+    /// Takes what the limits of this process admit, if all do.
+    fn take_here(&mut self, scratch: &mut Scratch) -> (bool, Usual<Taken>) {
+        let here: Usual<usize> = (0..self.charges.len()).filter(|&index| !self.is_shared(index)).collect();
+        let charges: Usual<Charge<'_>> = here.iter().map(|&index| self.charges[index]).collect();
+        let Scratch { decisions, holders, .. } = scratch;
+        let passes = self.engine.ledger.acquire_all(&charges, self.now, decisions, holders);
+        let mut taken = Usual::new();
+        for (at, &index) in here.iter().enumerate() {
+            let (charge, decision) = (&charges[at], decisions[at]);
+            self.answer.rulings[index].decision = decision;
+            let is_taken =
+                charge.intent == Intent::Take && charge.cost != Cost::ZERO && decision.is_allowed();
+            if passes && is_taken {
+                let holder = holders.get(at).copied().flatten();
+                let (key, limit, units) = (charge.key, charge.limit.clone(), charge.cost.units());
+                taken.push(Taken { index, key, limit, units, holder });
+            }
+        }
+        (passes, taken)
+    }
+}
