@@ -291,17 +291,13 @@ impl Engine {
 
     /// Goes on with a call that the authority was asked about: see [`Throttle::question`]. Without a grant, this process's share decides.
     pub fn resume_throttle(&self, throttle: &Throttle, grant: Result<Grant, Failure>, now: Time) -> Decision {
-        match grant {
-            Ok(Grant { decision, .. }) => {
-                let is_free = self.settings.shadow_mode || self.switches.spares_domain("");
-                let outcome = if is_free { Outcome::ALLOWED } else { decision.outcome };
-                Decision { outcome, ..decision }
-            }
-            Err(_) => {
-                let share = Throttle { limit: self.share_of(&throttle.limit, None), ..throttle.clone() };
-                self.decide_throttle(&share, now)
-            }
-        }
+        let Ok(Grant { decision, .. }) = grant else {
+            let share = Throttle { limit: self.share_of(&throttle.limit, None), ..throttle.clone() };
+            return self.decide_throttle(&share, now);
+        };
+        let is_free = self.settings.shadow_mode || self.switches.spares_domain("");
+        let outcome = if is_free { Outcome::ALLOWED } else { decision.outcome };
+        Decision { outcome, ..decision }
     }
 
     /// Decides a call that was prepared, without asking anybody else.

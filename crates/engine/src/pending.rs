@@ -13,13 +13,13 @@ use tollgate_store::authority::{Act, Failure, Grant, Question, SharedKey};
 use tollgate_store::{Charge, Key};
 
 use crate::engine::Engine;
-use crate::verdict::{Answer, DecidedBy, Force, Status, Usual};
+use crate::verdict::{Answer, DecidedBy, Force, Ruling, Status, Usual};
 
 /// When to try again what nobody could decide: an authority that is away may be back soon.
 const CLOSED_WAIT: Span = Span::from_ticks(1_000_000_000);
 
-/// A request that waits for an authority.
-#[derive(Debug)]
+/// A request that waits for an authority. The default is one that asks for nothing and has taken nothing.
+#[derive(Debug, Default)]
 #[must_use = "what was taken on the way is only given back by Engine::resume or Engine::abandon"]
 pub struct Pending {
     pub(crate) answer: Answer,
@@ -110,7 +110,7 @@ impl Pending {
             }
         }
         self.excuse_quotas();
-        let passes = !self.answer.rulings.iter().any(|ruling| ruling.denies());
+        let passes = !self.answer.rulings.iter().any(Ruling::denies);
         for (at, asked) in asked.iter().enumerate() {
             let Some(Ok(grant)) = grants.get(at) else { continue };
             let question = &self.questions[at];
@@ -185,7 +185,7 @@ impl Pending {
         });
         let force =
             if admitting.is_empty() && !self.has_lenient_quota { Force::Quota } else { Force::Excused };
-        for ruling in over.into_iter().flat_map(|range| range.into_iter()) {
+        for ruling in over.into_iter().flatten() {
             if is_quota(rulings[ruling].force) {
                 rulings[ruling].force = force;
             }
