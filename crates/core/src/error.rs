@@ -54,6 +54,12 @@ pub enum LimitError {
         /// The most that may be held.
         units_max: u64,
     },
+    /// Numbers that Redis cannot count with at any tick.
+    #[error(
+        "too large, too long or too fast to be shared through Redis, which counts microseconds, milliseconds or seconds in numbers up \
+         to 2^53; use fewer units, a shorter period or a slower rate, or decide locally"
+    )]
+    NotShared,
     /// A time zone nobody knows.
     #[error("unknown time zone \"{name}\"; use a name such as \"Europe/Berlin\" or \"UTC\"")]
     UnknownZone {

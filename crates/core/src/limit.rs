@@ -15,7 +15,9 @@ use crate::algorithm::sub_windows::SubWindows;
 use crate::algorithm::token_bucket::TokenBucket;
 use crate::ask::{Ask, Cost, Refund};
 use crate::decision::Decision;
-use crate::time::Time;
+use crate::error::LimitError;
+use crate::script::{Script, Scripted};
+use crate::time::{Tick, Time};
 use crate::word::{Packed, PackedVisitor};
 
 macro_rules! registry {
@@ -59,6 +61,17 @@ macro_rules! registry {
                 Limit::$whole(limit)
             }
         })*
+
+        impl Script {
+            /// The scripts of all algorithms, each once.
+            pub fn all() -> Vec<&'static Script> {
+                let mut all: Vec<&Script> = Vec::new();
+                for script in [$(<$word as Scripted>::SCRIPT,)* $(<$whole as Scripted>::SCRIPT,)*] {
+                    all.extend(script.filter(|script| !all.contains(script)));
+                }
+                all
+            }
+        }
 
         impl Limit {
             /// The names of all algorithms.
@@ -126,6 +139,46 @@ macro_rules! registry {
                 match self {
                     $(Limit::$word(limit) => shape(Kind::$word, limit.shape()),)*
                     $(Limit::$whole(limit) => shape(Kind::$whole, limit.shape()),)*
+                }
+            }
+
+            /// The script of this limit's algorithm. None where there is nothing to ask.
+            pub(crate) fn script(&self) -> Option<&'static Script> {
+                match self {
+                    $(Limit::$word(_) => <$word as Scripted>::SCRIPT,)*
+                    $(Limit::$whole(_) => <$whole as Scripted>::SCRIPT,)*
+                }
+            }
+
+            /// As [`Scripted::in_ticks`].
+            pub(crate) fn in_ticks(&self, tick: Tick) -> Result<Limit, LimitError> {
+                Ok(match self {
+                    $(Limit::$word(limit) => Limit::$word(limit.in_ticks(tick)?),)*
+                    $(Limit::$whole(limit) => Limit::$whole(limit.in_ticks(tick)?),)*
+                })
+            }
+
+            /// As [`Scripted::fits_script`].
+            pub(crate) fn fits_script(&self, tick: Tick) -> bool {
+                match self {
+                    $(Limit::$word(limit) => limit.fits_script(tick),)*
+                    $(Limit::$whole(limit) => limit.fits_script(tick),)*
+                }
+            }
+
+            /// As [`Scripted::cost_max`].
+            pub(crate) fn cost_max(&self) -> u64 {
+                match self {
+                    $(Limit::$word(limit) => limit.cost_max(),)*
+                    $(Limit::$whole(limit) => limit.cost_max(),)*
+                }
+            }
+
+            /// As [`Scripted::put_numbers`].
+            pub(crate) fn put_numbers(&self, around: Time, put: &mut dyn FnMut(u64)) {
+                match self {
+                    $(Limit::$word(limit) => limit.put_numbers(around, put),)*
+                    $(Limit::$whole(limit) => limit.put_numbers(around, put),)*
                 }
             }
 

@@ -4,30 +4,63 @@
 //! for microseconds since 1970, not for nanoseconds. So a shared limit is the limit of the rule at a coarser tick. At that tick,
 //! the script and `core` give the same answers.
 
+#[cfg(test)]
+mod tests;
+
+use crate::algorithm::concurrency::Holder;
+use crate::ask::{Ask, Cost};
+use crate::decision::{Decision, Outcome};
 use crate::error::LimitError;
 use crate::limit::Limit;
-use crate::time::Tick;
+use crate::script::{NUMBER_MAX, Script};
+use crate::time::{Span, Tick, Time};
 
 /// A limit at the tick of a shared count.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SharedLimit {
     limit: Limit,
     tick: Tick,
+    /// What every decision says the limit is.
+    units: u64,
+    cost_max: u64,
 }
 
-/// The twin of an algorithm that runs inside Redis.
+/// What a script has answered to one ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Script {
-    /// The algorithm, one of [`Limit::ALGORITHMS`].
-    pub name: &'static str,
-    /// What Redis runs. It never changes while a process lives, whatever the limits are.
-    pub text: &'static str,
+pub enum Answer {
+    /// It was done, or denied.
+    Decided {
+        /// How, in nanoseconds.
+        decision: Decision,
+        /// Under which name units are held, where they are.
+        holder: Option<Holder>,
+    },
+    /// Nothing was done: the boundaries that were sent do not hold the time of Redis. To be asked again with those around it.
+    UnknownWindow,
 }
 
 impl SharedLimit {
+    /// The largest number that a script is sent: a moment or a holder beyond it belongs to nobody.
+    pub const NUMBER_MAX: u64 = NUMBER_MAX;
+
     /// The limit of a rule, which counts nanoseconds, at the finest tick that a script can count in.
     pub fn new(limit: &Limit) -> Result<SharedLimit, LimitError> {
-        Ok(SharedLimit { limit: limit.clone(), tick: Tick::MICROSECOND })
+        let ticks = [Tick::MICROSECOND, Tick::MILLISECOND, Tick::SECOND];
+        let fitting = ticks.into_iter().find_map(|tick| {
+            let limit = limit.in_ticks(tick).ok()?;
+            SharedLimit::in_ticks(limit, tick).ok()
+        });
+        fitting.ok_or(LimitError::NotShared)
+    }
+
+    /// A limit that counts in this tick already.
+    pub fn in_ticks(limit: Limit, tick: Tick) -> Result<SharedLimit, LimitError> {
+        if !limit.fits_script(tick) {
+            return Err(LimitError::NotShared);
+        }
+        let units = limit.decide(&mut limit.fresh(), Ask::peek(Cost::ZERO, Time::default())).limit;
+        let cost_max = limit.cost_max();
+        Ok(SharedLimit { limit, tick, units, cost_max })
     }
 
     /// The limit as the script knows it: what decides the same way, at the same tick.
@@ -35,13 +68,73 @@ impl SharedLimit {
         &self.limit
     }
 
-    /// shape
-    pub fn shape(&self) -> u64 {
-        self.limit.shape()
+    /// Tells apart what cannot be read with each other's numbers, as [`Limit::shape`]: a moment means something else at another tick.
+    pub fn shape(&self) -> (u64, Tick) {
+        (self.limit.shape(), self.tick)
     }
 
     /// The tick of the shared count.
     pub fn tick(&self) -> Tick {
         self.tick
+    }
+
+    /// What Redis runs. None where the answer is known without asking.
+    pub fn script(&self) -> Option<&'static Script> {
+        self.limit.script()
+    }
+
+    /// What comes before the asks of a key in a script's arguments: the tick, the jitter, the numbers of the limit. All keys of a fleet have
+    /// the same hash everywhere, so all agree on its jitter. `around` is the time that it should be in Redis, in ticks.
+    pub fn put_numbers(&self, key_hash: u64, around: Time, mut put: impl FnMut(u64)) {
+        put(self.tick.length_us());
+        put(self.limit.key_time(key_hash, Time::default()).0);
+        self.limit.put_numbers(around, &mut put);
+    }
+
+    /// The units of an ask as they are sent: what is beyond every number of the limit is answered like any other such cost.
+    pub fn clamp(&self, units: u64) -> u64 {
+        units.min(self.cost_max)
+    }
+
+    /// A moment of a timeline of nanoseconds since 1970, in ticks.
+    pub fn moment(&self, now: Time) -> Time {
+        Time(now.0 / self.tick.length_ns())
+    }
+
+    /// The moment of a reply, in ticks.
+    pub fn replied_at(&self, seconds: i64, micros: i64) -> Option<Time> {
+        let micros = u64::try_from(micros).ok()?;
+        let now_us = u64::try_from(seconds).ok()?.checked_mul(1_000_000)?.checked_add(micros)?;
+        Some(Time::from_ticks(now_us / self.tick.length_us()))
+    }
+
+    /// What a script's four numbers for an ask mean. None if they make no sense.
+    pub fn answer(&self, [outcome, span, remaining, reset_after]: [i64; 4]) -> Option<Answer> {
+        let span = u64::try_from(span).ok()?;
+        let holds = matches!(self.limit, Limit::Concurrency(_));
+        let mut holder = None;
+        let outcome = match outcome {
+            0 if holds => {
+                holder = (span > 0).then(|| Holder::from_number(span));
+                Outcome::ALLOWED
+            }
+            0 => Outcome::Allowed { wait: self.nanoseconds(span) },
+            1 => Outcome::NotNow { retry_after: self.nanoseconds(span) },
+            2 => Outcome::Busy,
+            3 => Outcome::Never,
+            4 => return Some(Answer::UnknownWindow),
+            _ => return None,
+        };
+        let remaining = u64::try_from(remaining).ok().filter(|&remaining| remaining <= self.units)?;
+        let reset_after = match reset_after {
+            -1 => None,
+            ticks => Some(self.nanoseconds(u64::try_from(ticks).ok()?)),
+        };
+        let decision = Decision { outcome, limit: self.units, remaining, reset_after };
+        Some(Answer::Decided { decision, holder })
+    }
+
+    fn nanoseconds(&self, ticks: u64) -> Span {
+        Span(ticks.saturating_mul(self.tick.length_ns()))
     }
 }

@@ -17,10 +17,12 @@ pub struct Tick {
 impl Tick {
     /// What the ledger counts in.
     pub const NANOSECOND: Tick = Tick { length_ns: 1 };
-    /// What Redis counts in: microseconds since a custom epoch fit the 53 bits of a Lua number.
+    /// What Redis counts in: microseconds since 1970 fit the 53 bits of a Lua number.
     pub const MICROSECOND: Tick = Tick { length_ns: 1_000 };
     /// For limits whose products exceed 53 bits at microseconds.
     pub const MILLISECOND: Tick = Tick { length_ns: 1_000_000 };
+    /// For those that are larger still.
+    pub const SECOND: Tick = Tick { length_ns: 1_000_000_000 };
 
     /// A length of time in ticks, rounded up: a longer period never admits more.
     pub fn span(self, duration: Duration) -> Result<Span, LimitError> {
@@ -38,9 +40,14 @@ impl Tick {
         Duration::new(u64::try_from(secs).unwrap_or(u64::MAX), u32::try_from(nanos).unwrap_or(0))
     }
 
-    /// A moment that counts nanoseconds, in ticks, rounded down.
-    pub fn time_of(self, now: Time) -> Time {
-        Time(now.0 / self.length_ns)
+    /// Its length.
+    pub const fn length_ns(self) -> u64 {
+        self.length_ns
+    }
+
+    /// Its length, where it is at least a microsecond.
+    pub const fn length_us(self) -> u64 {
+        self.length_ns / 1_000
     }
 
     /// How many ticks make a second; a tick divides it.

@@ -3,7 +3,8 @@
 use crate::calendar::Calendar;
 use crate::divisor::Divisor;
 use crate::rate::Rate;
-use crate::time::{Span, Time};
+use crate::script::span_in_ticks;
+use crate::time::{Span, Tick, Time};
 
 /// One window: `start` belongs to it, `end` to the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -52,6 +53,22 @@ impl Windows {
         match self {
             Windows::Every(period) => period.span(),
             Windows::Calendar(calendar) => calendar.length_min(),
+        }
+    }
+
+    /// A length that no window exceeds.
+    pub(crate) fn length_max(&self) -> Span {
+        match self {
+            Windows::Every(period) => period.span(),
+            Windows::Calendar(calendar) => calendar.length_max(),
+        }
+    }
+
+    /// The same windows, which are on a timeline of nanoseconds, on one of other ticks. A period is rounded up.
+    pub(crate) fn in_ticks(&self, tick: Tick) -> Windows {
+        match self {
+            Windows::Every(period) => Windows::Every(Period::new(span_in_ticks(period.span(), tick))),
+            Windows::Calendar(calendar) => Windows::Calendar(calendar.in_ticks(tick)),
         }
     }
 

@@ -38,7 +38,9 @@ impl Fleet {
     /// The name of a counter, the same in every process. What cannot be read with each other's numbers has different names.
     fn name(&self, key: &[u8], limit: &SharedLimit) -> SharedKey {
         let mut hasher = blake3::Hasher::new_keyed(&self.naming_key);
-        hasher.update(&limit.shape().to_le_bytes());
+        let (shape, tick) = limit.shape();
+        hasher.update(&shape.to_le_bytes());
+        hasher.update(&tick.length_ns().to_le_bytes());
         hasher.update(key);
         let mut name = [0; 16];
         hasher.finalize_xof().fill(&mut name);

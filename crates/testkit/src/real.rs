@@ -10,6 +10,7 @@ pub mod hostile;
 mod http;
 mod process;
 mod proxy;
+pub mod redis;
 mod tollgate;
 mod upstream;
 mod venv;

@@ -3,7 +3,9 @@
 use crate::algorithm::Algorithm;
 use crate::ask::{Ask, Refund};
 use crate::decision::{Decision, Outcome};
-use crate::time::{Span, Time};
+use crate::error::LimitError;
+use crate::script::{Script, Scripted};
+use crate::time::{Span, Tick, Time};
 
 /// A limit of zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -29,4 +31,22 @@ impl Algorithm for Blocked {
     fn shape(&self) -> u64 {
         0
     }
+}
+
+impl Scripted for Blocked {
+    const SCRIPT: Option<&'static Script> = None;
+
+    fn in_ticks(&self, _tick: Tick) -> Result<Blocked, LimitError> {
+        Ok(Blocked)
+    }
+
+    fn fits_script(&self, _tick: Tick) -> bool {
+        true
+    }
+
+    fn cost_max(&self) -> u64 {
+        1
+    }
+
+    fn put_numbers(&self, _around: Time, _put: &mut dyn FnMut(u64)) {}
 }

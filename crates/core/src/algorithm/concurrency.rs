@@ -10,7 +10,8 @@ use crate::algorithm::Algorithm;
 use crate::ask::{Ask, Cost, Refund};
 use crate::decision::{Decision, Outcome};
 use crate::error::LimitError;
-use crate::time::{Span, Time};
+use crate::script::{Script, Scripted, script, span_fits, span_in_ticks};
+use crate::time::{Span, Tick, Time};
 
 /// At most N units held at once, each hold for at most a given time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -169,5 +170,29 @@ impl Holder {
     /// The holder that was handed out as this number.
     pub const fn from_id(id: u64) -> Holder {
         Holder(id)
+    }
+}
+
+static SCRIPT: Script = script!("Concurrency", numbers: 2, "concurrency.lua");
+
+impl Scripted for Concurrency {
+    const SCRIPT: Option<&'static Script> = Some(&SCRIPT);
+
+    fn in_ticks(&self, tick: Tick) -> Result<Concurrency, LimitError> {
+        Concurrency::new(self.units, span_in_ticks(self.hold_max, tick))
+    }
+
+    fn fits_script(&self, tick: Tick) -> bool {
+        span_fits(self.hold_max, tick)
+    }
+
+    /// Of the largest limit, of which more may be held.
+    fn cost_max(&self) -> u64 {
+        2 * Concurrency::UNITS_MAX
+    }
+
+    fn put_numbers(&self, _around: Time, put: &mut dyn FnMut(u64)) {
+        put(self.units);
+        put(self.hold_max.0);
     }
 }

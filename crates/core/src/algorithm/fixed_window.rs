@@ -12,7 +12,8 @@ use crate::ask::{Ask, Intent, Refund};
 use crate::decision::{Decision, Outcome};
 use crate::error::LimitError;
 use crate::rate::Rate;
-use crate::time::{Span, Time};
+use crate::script::{Script, Scripted, WINDOW_UNITS_MAX, script, span_fits};
+use crate::time::{Span, Tick, Time};
 use crate::window::{Window, Windows};
 use crate::word::{Packed, WordLayout};
 
@@ -182,5 +183,46 @@ impl Count {
     /// The first moment of the window.
     pub fn window_start(&self) -> Time {
         self.start
+    }
+}
+
+static SCRIPT: Script = script!("FixedWindow", numbers: 2, "fixed_window.lua");
+
+impl Scripted for FixedWindow {
+    const SCRIPT: Option<&'static Script> = Some(&SCRIPT);
+
+    fn in_ticks(&self, tick: Tick) -> Result<FixedWindow, LimitError> {
+        let windows = self.windows.in_ticks(tick);
+        let limit = FixedWindow::in_windows(self.units, windows)?;
+        Ok(if self.jittered { limit.jittered() } else { limit })
+    }
+
+    fn fits_script(&self, tick: Tick) -> bool {
+        // A window that another has opened already, with a jitter behind it.
+        let spans = self.windows.length_max().0.checked_mul(3);
+        self.units <= WINDOW_UNITS_MAX && spans.is_some_and(|spans| span_fits(Span(spans), tick))
+    }
+
+    fn cost_max(&self) -> u64 {
+        self.count_max()
+    }
+
+    /// The boundaries of a calendar, from the window before to the one after the next: the clock of Redis may be ahead or behind by a whole
+    /// window, and a count may come from one further ahead.
+    fn put_numbers(&self, around: Time, put: &mut dyn FnMut(u64)) {
+        put(self.units);
+        match &self.windows {
+            Windows::Every(period) => put(period.span().0),
+            Windows::Calendar(calendar) => {
+                put(0);
+                let window = calendar.at(around);
+                let next = calendar.at(window.end);
+                put(calendar.at(Time(window.start.0.saturating_sub(1))).start.0);
+                put(window.start.0);
+                put(window.end.0);
+                put(next.end.0);
+                put(calendar.at(next.end).end.0);
+            }
+        }
     }
 }

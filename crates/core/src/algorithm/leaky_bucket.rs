@@ -10,7 +10,8 @@ use crate::ask::{Ask, Refund};
 use crate::decision::Decision;
 use crate::error::LimitError;
 use crate::rate::Rate;
-use crate::time::Time;
+use crate::script::{Script, Scripted};
+use crate::time::{Tick, Time};
 use crate::word::Packed;
 
 /// A bucket of a given size that leaks at a given rate.
@@ -65,5 +66,25 @@ impl Packed for LeakyBucket {
 
     fn unpack(&self, word: u64) -> Time {
         self.bucket.unpack(word)
+    }
+}
+
+impl Scripted for LeakyBucket {
+    const SCRIPT: Option<&'static Script> = TokenBucket::SCRIPT;
+
+    fn in_ticks(&self, tick: Tick) -> Result<LeakyBucket, LimitError> {
+        Ok(LeakyBucket { bucket: self.bucket.in_ticks(tick)? })
+    }
+
+    fn fits_script(&self, tick: Tick) -> bool {
+        self.bucket.fits_script(tick)
+    }
+
+    fn cost_max(&self) -> u64 {
+        self.bucket.cost_max()
+    }
+
+    fn put_numbers(&self, around: Time, put: &mut dyn FnMut(u64)) {
+        self.bucket.put_numbers(around, put);
     }
 }

@@ -13,7 +13,8 @@ use crate::decision::{Decision, Outcome};
 use crate::divisor::Divisor;
 use crate::error::LimitError;
 use crate::rate::Rate;
-use crate::time::{Span, Time};
+use crate::script::{Script, Scripted, interval_in_ticks, script, span_fits};
+use crate::time::{Span, Tick, Time};
 use crate::word::Packed;
 
 /// A queue that moves at a given rate and in which nobody waits longer than a given time.
@@ -121,5 +122,32 @@ impl Packed for LeakyQueue {
 
     fn unpack(&self, word: u64) -> Time {
         Time(word)
+    }
+}
+
+static SCRIPT: Script = script!("LeakyQueue", numbers: 3, "leaky_queue.lua");
+
+impl Scripted for LeakyQueue {
+    const SCRIPT: Option<&'static Script> = Some(&SCRIPT);
+
+    /// The longest wait is rounded down: nobody is promised less and waits longer.
+    fn in_ticks(&self, tick: Tick) -> Result<LeakyQueue, LimitError> {
+        let interval_ticks = interval_in_ticks(self.interval.number(), tick)?;
+        let period = self.units.checked_mul(interval_ticks).ok_or(LimitError::NotShared)?;
+        LeakyQueue::new(Rate::new(self.units, Span(period))?, Span(self.wait_ticks_max / tick.length_ns()))
+    }
+
+    fn fits_script(&self, tick: Tick) -> bool {
+        span_fits(Span(self.debt_ticks_max), tick)
+    }
+
+    fn cost_max(&self) -> u64 {
+        self.interval.divide_up(self.debt_ticks_max)
+    }
+
+    fn put_numbers(&self, _around: Time, put: &mut dyn FnMut(u64)) {
+        put(self.interval.number());
+        put(self.units);
+        put(self.wait_ticks_max);
     }
 }

@@ -10,7 +10,8 @@ use crate::ask::{Ask, Refund};
 use crate::decision::{Decision, Outcome};
 use crate::error::LimitError;
 use crate::rate::Rate;
-use crate::time::{Span, Time};
+use crate::script::{Script, Scripted, script, span_fits, span_in_ticks};
+use crate::time::{Span, Tick, Time};
 
 /// Exactly N units in any period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -136,5 +137,29 @@ impl Algorithm for SlidingLog {
 
     fn shape(&self) -> u64 {
         0 // When units were taken is true under any numbers.
+    }
+}
+
+static SCRIPT: Script = script!("SlidingLog", numbers: 2, "sliding_log.lua");
+
+impl Scripted for SlidingLog {
+    const SCRIPT: Option<&'static Script> = Some(&SCRIPT);
+
+    fn in_ticks(&self, tick: Tick) -> Result<SlidingLog, LimitError> {
+        SlidingLog::new(Rate::new(self.units, span_in_ticks(self.period, tick))?)
+    }
+
+    fn fits_script(&self, tick: Tick) -> bool {
+        span_fits(self.period, tick)
+    }
+
+    /// Of the largest log, which may have counted more.
+    fn cost_max(&self) -> u64 {
+        2 * SlidingLog::UNITS_MAX
+    }
+
+    fn put_numbers(&self, _around: Time, put: &mut dyn FnMut(u64)) {
+        put(self.units);
+        put(self.period.0);
     }
 }

@@ -15,8 +15,10 @@ use std::cmp::Ordering;
 use crate::algorithm::Algorithm;
 use crate::ask::{Ask, Intent, Refund};
 use crate::decision::{Decision, Outcome};
+use crate::error::LimitError;
 use crate::rate::Rate;
-use crate::time::{Span, Time};
+use crate::script::{Script, Scripted, WINDOW_UNITS_MAX, product_fits, script, span_fits, span_in_ticks};
+use crate::time::{Span, Tick, Time};
 use crate::window::{Period, Window, Windows};
 use crate::word::{Packed, WordLayout};
 
@@ -315,5 +317,34 @@ impl SlidingWindow {
         let count_bits = self.layout.payload_bits() / 2;
         let payload = self.layout.payload(word);
         Counts { start, current: payload >> count_bits, previous: payload & ((1 << count_bits) - 1) }
+    }
+}
+
+static SCRIPT: Script = script!("SlidingWindow", numbers: 2, "sliding_window.lua");
+
+impl Scripted for SlidingWindow {
+    const SCRIPT: Option<&'static Script> = Some(&SCRIPT);
+
+    fn in_ticks(&self, tick: Tick) -> Result<SlidingWindow, LimitError> {
+        let limit = SlidingWindow::new(Rate::new(self.units, span_in_ticks(self.period.span(), tick))?);
+        Ok(if self.jittered { limit.jittered() } else { limit })
+    }
+
+    fn fits_script(&self, tick: Tick) -> bool {
+        let period = self.period.span();
+        // Two windows beyond the next, with a jitter behind them.
+        let spans = period.0.checked_mul(4);
+        self.units <= WINDOW_UNITS_MAX
+            && product_fits(self.units, period)
+            && spans.is_some_and(|spans| span_fits(Span(spans), tick))
+    }
+
+    fn cost_max(&self) -> u64 {
+        self.count_max()
+    }
+
+    fn put_numbers(&self, _around: Time, put: &mut dyn FnMut(u64)) {
+        put(self.units);
+        put(self.period.span().0);
     }
 }

@@ -15,7 +15,8 @@ use crate::ask::{Ask, Intent, Refund};
 use crate::decision::{Decision, Outcome};
 use crate::error::LimitError;
 use crate::rate::Rate;
-use crate::time::{Span, Time};
+use crate::script::{Script, Scripted, WINDOW_UNITS_MAX, product_fits, script, span_fits, span_in_ticks};
+use crate::time::{Span, Tick, Time};
 use crate::window::{Period, Window};
 
 /// How the oldest sub-window counts, of which the sliding window covers only a part.
@@ -237,5 +238,40 @@ impl Algorithm for SubWindows {
         // also says how far the clocks of the keys are apart.
         let clocks = self.jitter().map_or(0, |period| period.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
         (self.sub_period.span().0 * 2) ^ clocks
+    }
+}
+
+static SCRIPT: Script = script!("SubWindows", numbers: 4, "sub_windows.lua");
+
+impl Scripted for SubWindows {
+    const SCRIPT: Option<&'static Script> = Some(&SCRIPT);
+
+    fn in_ticks(&self, tick: Tick) -> Result<SubWindows, LimitError> {
+        let sub_period = span_in_ticks(self.sub_period.span(), tick);
+        let period = Span(sub_period.0.saturating_mul(self.count as u64));
+        let count = u32::try_from(self.count).unwrap_or(u32::MAX);
+        let limit = SubWindows::new(Rate::new(self.units, period)?, count, self.oldest_counts)?;
+        Ok(if self.jittered { limit.jittered() } else { limit })
+    }
+
+    fn fits_script(&self, tick: Tick) -> bool {
+        let sub_period = self.sub_period.span();
+        // A period ahead, another until it is forgotten, and a jitter.
+        let spans = sub_period.0.checked_mul(3 * (self.count as u64 + 1));
+        self.units <= WINDOW_UNITS_MAX
+            && (self.oldest_counts == OldestCounts::Whole || product_fits(self.units, sub_period))
+            && spans.is_some_and(|spans| span_fits(Span(spans), tick))
+    }
+
+    /// Of a larger limit, which may have counted more.
+    fn cost_max(&self) -> u64 {
+        2 * WINDOW_UNITS_MAX
+    }
+
+    fn put_numbers(&self, _around: Time, put: &mut dyn FnMut(u64)) {
+        put(self.units);
+        put(self.count as u64);
+        put(self.sub_period.span().0);
+        put(u64::from(self.oldest_counts == OldestCounts::Whole));
     }
 }

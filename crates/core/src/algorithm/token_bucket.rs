@@ -18,7 +18,8 @@ use crate::decision::{Decision, Outcome};
 use crate::divisor::Divisor;
 use crate::error::LimitError;
 use crate::rate::Rate;
-use crate::time::{Span, Time};
+use crate::script::{NUMBER_MAX, Script, Scripted, interval_in_ticks, script, span_fits};
+use crate::time::{Span, Tick, Time};
 use crate::word::Packed;
 
 /// N units per period, of which up to B may come at once.
@@ -154,5 +155,33 @@ impl Packed for TokenBucket {
     #[inline]
     fn unpack(&self, word: u64) -> Time {
         Time(word)
+    }
+}
+
+/// What is shared by all that is a bucket.
+static SCRIPT: Script = script!("TokenBucket", numbers: 3, "token_bucket.lua");
+
+impl Scripted for TokenBucket {
+    const SCRIPT: Option<&'static Script> = Some(&SCRIPT);
+
+    fn in_ticks(&self, tick: Tick) -> Result<TokenBucket, LimitError> {
+        let interval = Span(interval_in_ticks(self.interval.number(), tick)?);
+        let bucket = TokenBucket::new(Rate::new(1, interval)?, self.burst)?;
+        let is_foreign = self.backlog_ticks_max == u64::MAX;
+        Ok(if is_foreign { bucket.reading_foreign_states() } else { bucket })
+    }
+
+    fn fits_script(&self, tick: Tick) -> bool {
+        span_fits(Span(2 * self.capacity_ticks), tick)
+    }
+
+    fn cost_max(&self) -> u64 {
+        self.burst.saturating_mul(2)
+    }
+
+    fn put_numbers(&self, _around: Time, put: &mut dyn FnMut(u64)) {
+        put(self.interval.number());
+        put(self.burst);
+        put(self.backlog_ticks_max.min(NUMBER_MAX / 2));
     }
 }

@@ -55,7 +55,7 @@ impl Meeting<'_> {
         let is_refund = self.answer.rulings[shared.index].force == Force::Refund
             && charge.intent != Intent::Peek
             && !matches!(charge.limit, Limit::Concurrency(_));
-        let counted_at = shared.counter.limit.tick().time_of(self.now);
+        let counted_at = shared.counter.limit.moment(self.now);
         is_refund.then_some(Act::GiveBack { units: charge.cost.units(), counted_at })
     }
 

@@ -213,6 +213,8 @@ fn explain(
             format!("a `concurrency` limit keeps account of {units_max} at once at most, not {count}"),
             format!("write a number up to {units_max}"),
         ),
+        // No limit of a file fails so: whether it can be shared is asked later, where that is wanted.
+        LimitError::NotShared => (units.mark, error.to_string(), "write smaller numbers".to_owned()),
         LimitError::UnknownZone { name } => (
             shape.zone.given().map_or(period.mark, |given| given.mark),
             format!("unknown time zone {}", quote(name)),

@@ -7,7 +7,7 @@ use tollgate::core::Time;
 use tollgate::policy::{
     DefaultAlgorithm, Entry, Level, Position, Problems, Snapshot, Source, Values, read_all, read_flat,
 };
-use tollgate::{Descriptor, Engine, Request, RequestError, Ruling, Step, Subject, Verdict};
+use tollgate::{Descriptor, Engine, Request, RequestError, Ruling, Subject, Verdict};
 
 use super::{check_field, engine_settings};
 use crate::headers::{self, Wanted};

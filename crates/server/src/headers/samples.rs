@@ -61,7 +61,7 @@ pub(crate) fn limit(limit: Limit, units: u64, period: Period) -> RuleLimit {
     RuleLimit {
         name: None,
         replaces: Vec::new(),
-        allowance: Allowance::Quota(Quota { limit, units, period }),
+        allowance: Allowance::Quota(Quota::new(limit, units, period)),
         tiers: Vec::new(),
         overshoot: Overshoot::ByCaller,
         enforce_percent: 100,

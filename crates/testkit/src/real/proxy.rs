@@ -101,7 +101,7 @@ impl Proxy {
     }
 }
 
-fn system_program(name: &str) -> std::path::PathBuf {
+pub(super) fn system_program(name: &str) -> std::path::PathBuf {
     let found = SYSTEM_FOLDERS.iter().map(|folder| Path::new(folder).join(name)).find(|path| path.exists());
     found.unwrap_or_else(|| panic!("no {name} on this machine: run scripts/test.sh once, which installs it"))
 }

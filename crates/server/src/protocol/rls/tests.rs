@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use tollgate::core::Time;
 use tollgate::policy::{DefaultAlgorithm, Source, read_all};
-use tollgate::{EngineSettings, LedgerSettings, Step};
+use tollgate::{EngineSettings, LedgerSettings};
 
 use super::wire::{
     DescriptorStatus, Entry, RateLimitDescriptor, RateLimitOverride, RateLimitRequest, RateLimitResponse,

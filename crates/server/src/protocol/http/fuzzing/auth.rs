@@ -7,6 +7,7 @@ use http::request::Parts;
 use http::{HeaderName, HeaderValue, Request, StatusCode, Uri};
 
 use super::Answered;
+use crate::fuzzing::at_once;
 use crate::fuzzing::with_gate;
 use crate::gate::Gate;
 use crate::protocol::http::auth;

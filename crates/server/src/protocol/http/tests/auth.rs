@@ -11,6 +11,7 @@ use proptest::prelude::*;
 use tollgate::policy::Source;
 
 use super::{empty_gate, send};
+use crate::fuzzing::at_once;
 use crate::gate::Gate;
 use crate::protocol::http::auth::answer;
 use crate::stream::Peer;

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::super::tests::{gate, gate_with, settings};
 use super::super::wire::{RateLimitDescriptor, RateLimitRequest};
 use super::{json_check, read};
+use crate::fuzzing::at_once;
 use crate::gate::GateSettings;
 
 const RULES: &str = r"

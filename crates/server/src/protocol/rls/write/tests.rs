@@ -3,7 +3,6 @@
 
 use proptest::prelude::*;
 use prost::Message;
-use tollgate::Step;
 use tollgate::core::Time;
 
 use super::super::tests::{descriptor, gate_with, settings};

@@ -1,0 +1,100 @@
+-- The twin of concurrency.rs. A key holds a sorted set: the number of every hold, by its deadline. Below zero, as -1 and so much less, stand
+-- the units held in all ('held'), the last number given out ('last'), and the units of each hold of several ('u' and its number).
+-- Numbers: units, the longest hold.
+local function number_below(key, member)
+  local score = call('ZSCORE', key, member)
+  return score and -1 - score
+end
+
+local function units_of(key, hold)
+  return number_below(key, 'u' .. hold) or 1
+end
+
+local function remove(key, hold)
+  call('ZREM', key, hold, 'u' .. hold)
+end
+
+for i = 1, #KEYS do
+  local key, tick = KEYS[i], ARGV[place] + 0
+  local units_max, hold_max, asks = ARGV[place + 2] + 0, ARGV[place + 3] + 0, ARGV[place + 4] + 0
+  place = place + 5
+
+  local now = floor(now_us / tick)
+  local held, last, changed = number_below(key, 'held'), 0, false
+  local expired = {}
+  if held then
+    expired = call('ZRANGEBYSCORE', key, 0, now)
+    for e = 1, #expired do held = held - units_of(key, expired[e]) end
+    last = number_below(key, 'last')
+  else
+    held = 0
+  end
+
+  for _ = 1, asks do
+    local verb, units = ARGV[place], ARGV[place + 1] + 0
+    local outcome, span = 0, 0
+    local fits = held + units <= units_max
+    local takes = fits and units > 0 and (verb == '1' or verb == '2')
+    if takes or verb == '3' or verb == '4' then
+      for e = 1, #expired do remove(key, expired[e]) end
+      changed = changed or #expired > 0
+      expired = {}
+    end
+    if verb == '3' then
+      -- The newest units go.
+      if units >= held then
+        changed = changed or held > 0
+        call('DEL', key)
+        held, units = 0, 0
+      end
+      while units > 0 do
+        local hold = call('ZRANGE', key, -1, -1)[1]
+        local held_there = units_of(key, hold)
+        changed = true
+        if held_there > units then
+          call('ZADD', key, -1 - (held_there - units), 'u' .. hold)
+          held, units = held - units, 0
+        else
+          remove(key, hold)
+          held, units = held - held_there, units - held_there
+        end
+      end
+    elseif verb == '4' then
+      local hold = string.format('%016.0f', ARGV[place + 2])
+      if call('ZSCORE', key, hold) then
+        held, changed = held - units_of(key, hold), true
+        remove(key, hold)
+      else
+        outcome = 2
+      end
+    elseif verb == '5' then
+      call('DEL', key)
+      held, expired, changed = 0, {}, false
+    elseif takes then
+      last = now > last + 1 and now or last + 1
+      local hold = string.format('%016.0f', last)
+      call('ZADD', key, now + hold_max, hold)
+      if units > 1 then call('ZADD', key, -1 - units, 'u' .. hold) end
+      held, span, changed = held + units, last, true
+    elseif not fits then
+      outcome = units > units_max and 3 or 2
+    end
+    reply[filled + 1], reply[filled + 2] = outcome, span
+    reply[filled + 3] = held < units_max and units_max - held or 0
+    reply[filled + 4] = -1
+    filled, place = filled + 4, place + 3
+  end
+
+  if changed then
+    local deadline = held > 0 and call('ZRANGE', key, -1, -1, 'WITHSCORES')[2] + 0 or 0
+    -- A number that lies ahead is remembered until its time, or somebody else would get it again.
+    if last > deadline then deadline = last end
+    if deadline > now then
+      call('ZADD', key, -1 - held, 'held', -1 - last, 'last')
+      call('PEXPIRE', key, ceil((deadline - now) * tick / 1000) + slack_ms)
+    else
+      call('DEL', key)
+    end
+  end
+end
+return reply

@@ -1,0 +1,88 @@
+-- The twin of fixed_window.rs. A key holds the start of its window and what it has counted. Numbers: units, period. A calendar has no
+-- period (0), and five boundaries after it: of the window before the asker's, of its own, and of two more.
+for i = 1, #KEYS do
+  local key, tick, offset = KEYS[i], ARGV[place] + 0, ARGV[place + 1] + 0
+  local units_max, period = ARGV[place + 2] + 0, ARGV[place + 3] + 0
+  local count_max, now = 2 * units_max, floor(now_us / tick) + offset
+  local start, finish, finish_of_next
+  place = place + 4
+  if period > 0 then
+    start = now - now % period
+    finish, finish_of_next = start + period, start + 2 * period
+  else
+    for b = place, place + 2 do
+      if now >= ARGV[b] + 0 and now < ARGV[b + 1] + 0 then
+        start, finish, finish_of_next = ARGV[b] + 0, ARGV[b + 1] + 0, ARGV[b + 2] + 0
+      end
+    end
+    place = place + 5
+  end
+  local asks = ARGV[place] + 0
+  place = place + 1
+
+  local stored, is_ahead, changed = false, false, false
+  -- Where the count is stored, and where it counts.
+  local stored_start, count_start, count_finish, count = start, start, finish, 0
+  if start then
+    stored = call('GET', key)
+    if stored then
+      local s, c = string.match(stored, '^(%d+) (%d+)$')
+      s, c = s + 0, c + 0
+      if s >= start then
+        stored_start, count = s, c < count_max and c or count_max
+        if s > start then is_ahead, count_start, count_finish = true, finish, finish_of_next end
+      end
+    end
+  end
+
+  for _ = 1, asks do
+    local verb, units = ARGV[place], ARGV[place + 1] + 0
+    local outcome, span = 0, 0
+    if not start then
+      outcome = 4
+    elseif verb == '3' then
+      local counted_at = ARGV[place + 2] + offset
+      if count > 0 and (is_ahead or (counted_at >= start and counted_at < finish)) then
+        count, changed = count - units, true
+        if count < 0 then count = 0 end
+      end
+    elseif verb == '4' then
+      outcome = 2
+    elseif verb == '5' then
+      count, changed = 0, true
+    else
+      local allowed = count + units <= units_max
+      if allowed and units > 0 and verb ~= '0' then
+        stored_start, count, changed = count_start, count + units, true
+      elseif not allowed and units > 0 and verb == '2' then
+        stored_start, count, changed = count_start, count + units, true
+        if count > count_max then count = count_max end
+      elseif verb == '1' and stored_start > count_start then
+        stored_start, changed = count_start, true -- It was trimmed.
+      end
+      if units > units_max then
+        outcome = 3
+      elseif not allowed then
+        outcome, span = 1, count_finish - now
+      end
+    end
+    if count == 0 and is_ahead and changed then
+      is_ahead, stored_start, count_start, count_finish = false, start, start, finish
+    end
+    reply[filled + 1], reply[filled + 2] = outcome, span
+    reply[filled + 3] = start and count < units_max and units_max - count or 0
+    reply[filled + 4] = start and count_finish - now or -1
+    filled, place = filled + 4, place + 3
+  end
+
+  if changed then
+    if count > 0 then
+      local ttl = stored_start - count_start + count_finish - now
+      local state = string.format('%.0f %.0f', stored_start, count)
+      call('SET', key, state, 'PX', ceil(ttl * tick / 1000) + slack_ms)
+    elseif stored then
+      call('DEL', key)
+    end
+  end
+end
+return reply

@@ -1,0 +1,96 @@
+-- The twin of sliding_window.rs. A key holds the start of its window, what that has counted, and what the window before has.
+-- Numbers: units, period.
+for i = 1, #KEYS do
+  local key, tick, offset = KEYS[i], ARGV[place] + 0, ARGV[place + 1] + 0
+  local units_max, period, asks = ARGV[place + 2] + 0, ARGV[place + 3] + 0, ARGV[place + 4] + 0
+  place = place + 5
+
+  local count_max, now = 2 * units_max, floor(now_us / tick) + offset
+  local start = now - now % period
+  -- Where the counts are stored, and where they count.
+  local stored_start, count_start, current, previous = start, start, 0, 0
+  local stored, is_ahead, changed = call('GET', key), false, false
+  if stored then
+    local s, c, p = string.match(stored, '^(%d+) (%d+) (%d+)$')
+    s, c, p = s + 0, c + 0, p + 0
+    if s >= start then
+      stored_start, current, previous = s, c, p
+      if s > start then is_ahead, count_start = true, start + period end
+    elseif s + period == start then
+      previous = c
+    end
+    if current > count_max then current = count_max end
+    if previous > count_max then previous = count_max end
+  end
+  -- What the sliding window still overlaps of the previous one.
+  local left = count_start + period - (is_ahead and count_start or now)
+  local faded = ceil(previous * left / period)
+
+  for _ = 1, asks do
+    local verb, units = ARGV[place], ARGV[place + 1] + 0
+    local outcome, span = 0, 0
+    if verb == '3' then
+      local counted_at = ARGV[place + 2] + offset
+      if is_ahead or (counted_at >= start and counted_at < start + period) then
+        if current > 0 then current, changed = current - units, true end
+        if current < 0 then current = 0 end
+      elseif counted_at >= start - period and counted_at < start then
+        if previous > 0 then previous, changed = previous - units, true end
+        if previous < 0 then previous = 0 end
+        faded = ceil(previous * left / period)
+      end
+    elseif verb == '4' then
+      outcome = 2
+    elseif verb == '5' then
+      current, previous, faded, changed = 0, 0, 0, true
+    else
+      local room = units_max - current - units
+      local allowed = room >= 0 and previous * left <= room * period
+      local counted = 0
+      if units > 0 then
+        if allowed then
+          if verb ~= '0' then counted = units end
+        elseif verb == '2' then
+          counted = count_max - faded - current
+          if counted > units then counted = units elseif counted < 0 then counted = 0 end
+        end
+      end
+      if counted > 0 or (verb == '1' and stored_start > count_start) then
+        stored_start, current, changed = count_start, current + counted, true
+      end
+      if units > units_max then
+        outcome = 3
+      elseif not allowed then
+        local fading, fits, elapsed = previous, units_max - units - current, period - left
+        if fits < 0 then -- Only the next window can take it, when enough of this one has faded there.
+          fading, fits, elapsed = current, units_max - units, -left
+        end
+        local part = fading > 0 and floor(fits * period / fading) or period
+        if part > period then part = period end
+        span = period - part - elapsed
+        if span < 0 then span = 0 end
+        if is_ahead then span = span + count_start - now end
+        outcome = 1
+      end
+    end
+    if is_ahead and changed and current == 0 and previous == 0 then
+      is_ahead, stored_start, count_start, left = false, start, start, start + period - now
+    end
+    local used = faded + current
+    reply[filled + 1], reply[filled + 2] = outcome, span
+    reply[filled + 3] = used < units_max and units_max - used or 0
+    reply[filled + 4] = count_start + period - now
+    filled, place = filled + 4, place + 3
+  end
+
+  if changed then
+    if current > 0 or previous > 0 then
+      local ttl = stored_start + (current > 0 and 2 or 1) * period - now
+      local state = string.format('%.0f %.0f %.0f', stored_start, current, previous)
+      call('SET', key, state, 'PX', ceil(ttl * tick / 1000) + slack_ms)
+    elseif stored then
+      call('DEL', key)
+    end
+  end
+end
+return reply

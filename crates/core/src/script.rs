@@ -1,0 +1,113 @@
+//! The twins: every algorithm once more in Lua, to be run inside Redis.
+//!
+//! A script stands beside the Rust file of its algorithm and decides like it, answer for answer, at the same tick. One call may carry several
+//! keys, and several asks for each, which are applied in order at one instant: exactly what single calls at that instant would get.
+//!
+//! ```text
+//! KEYS[i]  one counter each
+//! ARGV[1]  "0", or a made-up time in microseconds since 1970, for tests
+//! ARGV     then for each key: length of a tick in microseconds, jitter in ticks, the numbers of the limit,
+//!          how many asks, and for each ask: verb, units, and a moment or a holder
+//! reply    seconds and microseconds of the time that was used, then for each ask: outcome, span, remaining, reset_after
+//! ```
+//!
+//! Lua computes with doubles, so every number stays below 2^53, and a limit with larger products has no place there. Time is that of Redis.
+//! Every key that is written expires, and one that equals a key never seen is deleted.
+
+use crate::algorithm::Algorithm;
+use crate::error::LimitError;
+use crate::time::{Span, Tick, Time};
+
+/// The twin of an algorithm that runs inside Redis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Script {
+    /// The algorithm, one of [`crate::Limit::ALGORITHMS`].
+    pub name: &'static str,
+    /// What Redis runs. It never changes while a process lives, whatever the limits are.
+    pub text: &'static str,
+}
+
+/// What an ask does, as scripts know it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Verb {
+    /// Looks.
+    Peek = 0,
+    /// Takes the units if the limit admits them.
+    Take = 1,
+    /// Writes down what is already spent.
+    Book = 2,
+    /// Gives units back. The third value is the moment at which they were counted, in ticks.
+    GiveBack = 3,
+    /// Ends a hold. The third value is the number of the holder.
+    Release = 4,
+    /// Forgets the key.
+    Reset = 5,
+}
+
+/// An algorithm with a twin in Lua.
+pub trait Scripted: Algorithm + Sized {
+    /// The twin. None where there is nothing to ask.
+    const SCRIPT: Option<&'static Script>;
+
+    /// The same limit, which counts nanoseconds, in ticks of this length. Rounded so that it never admits more.
+    fn in_ticks(&self, tick: Tick) -> Result<Self, LimitError>;
+
+    /// Whether all that the script computes stays below 2^53.
+    fn fits_script(&self, tick: Tick) -> bool;
+
+    /// A cost that is answered like all larger ones, booked or not, and that gives back all there is.
+    fn cost_max(&self) -> u64;
+
+    /// The numbers of the limit in the order in which the script reads them. Where windows follow a calendar, those around a moment.
+    fn put_numbers(&self, around: Time, put: &mut dyn FnMut(u64));
+}
+
+/// The text of a script: how many numbers a limit has, what all scripts begin with, and the algorithm.
+macro_rules! script {
+    ($name:literal, numbers: $numbers:literal, $file:literal) => {
+        $crate::script::Script {
+            name: $name,
+            text: concat!(
+                "local NUMBERS = ",
+                $numbers,
+                "\n",
+                include_str!("../script.lua"),
+                include_str!($file)
+            ),
+        }
+    };
+}
+pub(crate) use script;
+
+/// Numbers above this are not exact in Lua.
+pub(crate) const NUMBER_MAX: u64 = (1 << 53) - 1;
+
+/// The most microseconds that a state may reach into the future: with a moment before the year 2112, the sum is exact.
+const SPAN_US_MAX: u64 = 1 << 52;
+
+/// The most units of a window. Twice as many are written in 14 digits, which is what Lua writes of a number.
+pub(crate) const WINDOW_UNITS_MAX: u64 = 1 << 45;
+
+/// Whether a state may reach so far into the future.
+pub(crate) fn span_fits(span: Span, tick: Tick) -> bool {
+    span.0.checked_mul(tick.length_us()).is_some_and(|span_us| span_us <= SPAN_US_MAX)
+}
+
+/// Whether twice the units, as many as debt makes them, times a period are exact, and a period more.
+pub(crate) fn product_fits(units: u64, period: Span) -> bool {
+    let product = units.checked_mul(2).and_then(|units| units.checked_add(1)?.checked_mul(period.0));
+    product.is_some_and(|product| product <= NUMBER_MAX)
+}
+
+/// A span of nanoseconds in ticks, rounded up.
+pub(crate) fn span_in_ticks(span: Span, tick: Tick) -> Span {
+    Span(span.0.div_ceil(tick.length_ns()))
+}
+
+/// An interval of nanoseconds in ticks, rounded up. A shorter one than a tick would become several times as long.
+pub(crate) fn interval_in_ticks(interval_ns: u64, tick: Tick) -> Result<u64, LimitError> {
+    if interval_ns < tick.length_ns() {
+        return Err(LimitError::NotShared);
+    }
+    Ok(interval_ns.div_ceil(tick.length_ns()))
+}
