@@ -7,7 +7,9 @@ use std::mem;
 
 use tollgate::authority::{Failure, Grant, Question};
 use tollgate::core::{Decision, Time};
-use tollgate::{Lease, Pending, Released, Request, RequestError, Resumed, Step, Throttle, Verdict};
+use tollgate::{
+    DecidedBy, Lease, Pending, Released, Request, RequestError, Resumed, Step, Throttle, Verdict,
+};
 
 use super::Gate;
 use crate::metrics::Protocol;
@@ -111,6 +113,8 @@ impl Gate {
 
     /// Decides a call about which shared counters were asked.
     pub(crate) fn conclude_throttle(&self, throttle: &Throttle, granted: Granted, since: Time) -> Decision {
+        let decided_by = if granted.is_ok() { DecidedBy::Authority } else { DecidedBy::FailLocal };
+        self.metrics.observe_shared(decided_by);
         let decision = self.engine.resume_throttle(throttle, granted, self.clock.now());
         self.observe_throttles(std::slice::from_ref(throttle), &[decision], since);
         decision
