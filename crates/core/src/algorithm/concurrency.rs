@@ -10,6 +10,7 @@ use crate::algorithm::Algorithm;
 use crate::ask::{Ask, Cost, Refund};
 use crate::decision::{Decision, Outcome};
 use crate::error::LimitError;
+use crate::share::Share;
 use crate::time::{Span, Time};
 
 /// At most N units held at once, each hold for at most a given time.
@@ -107,6 +108,11 @@ impl Concurrency {
         };
         let remaining = self.units.saturating_sub(held);
         Decision { outcome, limit: self.units, remaining, reset_after: None }
+    }
+
+    /// The limit of a node that has this share of the units.
+    pub(crate) fn share(&self, share: Share) -> Concurrency {
+        Concurrency { units: share.of(self.units), ..*self }
     }
 }
 

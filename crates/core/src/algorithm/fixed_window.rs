@@ -12,6 +12,7 @@ use crate::ask::{Ask, Intent, Refund};
 use crate::decision::{Decision, Outcome};
 use crate::error::LimitError;
 use crate::rate::Rate;
+use crate::share::Share;
 use crate::time::{Span, Time};
 use crate::window::{Window, Windows};
 use crate::word::{Packed, WordLayout};
@@ -71,6 +72,11 @@ impl FixedWindow {
             Ordering::Equal => (window, count),
             Ordering::Greater => (self.windows.at(window.end), count),
         }
+    }
+
+    /// The limit of a node that has this share of the units.
+    pub(crate) fn share(&self, share: Share) -> FixedWindow {
+        FixedWindow { units: share.of(self.units), ..self.clone() }
     }
 }
 

@@ -13,6 +13,7 @@ use crate::decision::{Decision, Outcome};
 use crate::divisor::Divisor;
 use crate::error::LimitError;
 use crate::rate::Rate;
+use crate::share::Share;
 use crate::time::{Span, Time};
 use crate::word::Packed;
 
@@ -53,6 +54,15 @@ impl LeakyQueue {
             remaining: places(self.wait_ticks_max.checked_sub(wait_ticks)),
             reset_after: Some(Span(wait_ticks)),
         }
+    }
+
+    /// The limit of a node that has this share of the rate, and so of the places: nobody waits longer.
+    pub(crate) fn share(&self, share: Share) -> LeakyQueue {
+        let debt_ticks = (Span::MAX.0 - self.wait_ticks_max) / 2;
+        let interval_ticks = share.interval_ticks(self.interval.number()).min(debt_ticks);
+        let units = share.of(self.units).min(debt_ticks / interval_ticks);
+        let debt_ticks_max = 2 * units * interval_ticks + self.wait_ticks_max;
+        LeakyQueue { units, interval: Divisor::new(interval_ticks), debt_ticks_max, ..*self }
     }
 }
 

@@ -10,6 +10,7 @@ use crate::ask::{Ask, Refund};
 use crate::decision::{Decision, Outcome};
 use crate::error::LimitError;
 use crate::rate::Rate;
+use crate::share::Share;
 use crate::time::{Span, Time};
 
 /// Exactly N units in any period.
@@ -73,6 +74,11 @@ impl SlidingLog {
             }
         }
         Span::ZERO
+    }
+
+    /// The limit of a node that has this share of the units.
+    pub(crate) fn share(&self, share: Share) -> SlidingLog {
+        SlidingLog { units: share.of(self.units), ..*self }
     }
 }
 

@@ -16,6 +16,7 @@ use crate::algorithm::Algorithm;
 use crate::ask::{Ask, Intent, Refund};
 use crate::decision::{Decision, Outcome};
 use crate::rate::Rate;
+use crate::share::Share;
 use crate::time::{Span, Time};
 use crate::window::{Period, Window, Windows};
 use crate::word::{Packed, WordLayout};
@@ -157,6 +158,11 @@ impl SlidingWindow {
             sight.left.0 + self.period.fades_after(sight.current, room).0
         };
         Span(asked_late + retry_ticks)
+    }
+
+    /// The limit of a node that has this share of the units.
+    pub(crate) fn share(&self, share: Share) -> SlidingWindow {
+        SlidingWindow { units: share.of(self.units), ..*self }
     }
 }
 

@@ -15,6 +15,7 @@ use crate::ask::{Ask, Intent, Refund};
 use crate::decision::{Decision, Outcome};
 use crate::error::LimitError;
 use crate::rate::Rate;
+use crate::share::Share;
 use crate::time::{Span, Time};
 use crate::window::{Period, Window};
 
@@ -157,6 +158,11 @@ impl SubWindows {
             None => state.counts.push(units),
         }
         state.newest_start = window.start;
+    }
+
+    /// The limit of a node that has this share of the units.
+    pub(crate) fn share(&self, share: Share) -> SubWindows {
+        SubWindows { units: share.of(self.units), ..*self }
     }
 }
 
