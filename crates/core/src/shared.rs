@@ -8,7 +8,6 @@
 mod tests;
 
 use crate::algorithm::concurrency::Holder;
-use crate::ask::{Ask, Cost};
 use crate::decision::{Decision, Outcome};
 use crate::error::LimitError;
 use crate::limit::Limit;
@@ -58,7 +57,7 @@ impl SharedLimit {
         if !limit.fits_script(tick) {
             return Err(LimitError::NotShared);
         }
-        let units = limit.decide(&mut limit.fresh(), Ask::peek(Cost::ZERO, Time::default())).limit;
+        let units = limit.capacity();
         let cost_max = limit.cost_max();
         Ok(SharedLimit { limit, tick, units, cost_max })
     }

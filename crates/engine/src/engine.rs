@@ -64,8 +64,8 @@ pub struct Resumed {
     pub verdict: Verdict,
     /// What is held now, if the request asked for something to hold.
     pub lease: Option<Lease>,
-    /// What the authority is to be told. Nobody waits for it.
-    pub give_back: Vec<Question>,
+    /// What the authority is to be told, such as units that are given back. Nobody waits for it.
+    pub tell: Vec<Question>,
 }
 
 /// What became of a lease that was released.
@@ -214,7 +214,7 @@ impl Engine {
         for (name, holder) in settled.held {
             lease.get_or_insert_with(|| self.leases.start()).add_shared(name, holder);
         }
-        Resumed { verdict, lease, give_back: settled.give_back }
+        Resumed { verdict, lease, tell: settled.tell }
     }
 
     /// Nobody waits for the answer any more: gives back what was taken on the way.
@@ -382,7 +382,7 @@ impl Engine {
 
     /// What this process may spend of a limit on its own.
     pub(crate) fn share_of(&self, limit: &Limit, percent: Option<u8>) -> Limit {
-        self.fleet.as_ref().map_or_else(|| limit.clone(), |fleet| limit.share(fleet.share(percent)))
+        self.fleet.as_ref().map_or_else(|| limit.clone(), |fleet| fleet.share_of(limit, percent))
     }
 
     /// Asks the limits that a request meets. Those that others share answer as if the authority were away.

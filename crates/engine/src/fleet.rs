@@ -1,10 +1,11 @@
 //! What a process has in common with the others that share its counters.
 
 use std::fmt;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use tollgate_core::{Share, SharedLimit};
+use tollgate_core::{Blocked, Limit, Share, SharedLimit};
 use tollgate_store::authority::SharedKey;
 
 /// Tells names of counters apart from anything else that the same secret may be used for.
@@ -51,12 +52,15 @@ impl Fleet {
         self.nodes.store(nodes.max(1), Ordering::Relaxed); // orders nothing else
     }
 
-    /// What this process may spend on its own: what the rule says, or as much as each of the others.
-    pub(crate) fn share(&self, percent: Option<u8>) -> Share {
-        match percent {
-            Some(percent) => Share::Percent(percent),
-            None => Share::Nodes(self.nodes.load(Ordering::Relaxed)),
-        }
+    /// What this process may spend of a limit on its own: the part that the rule says, or as much as each of the others.
+    pub(crate) fn share_of(&self, limit: &Limit, percent: Option<u8>) -> Limit {
+        let nodes = || NonZeroU32::new(self.nodes.load(Ordering::Relaxed)).unwrap_or(NonZeroU32::MIN);
+        let share = match percent {
+            Some(percent) => Share::percent(percent.into()),
+            None => Some(Share::of_one_in(nodes())),
+        };
+        // No part at all lets nothing pass.
+        share.map_or(Blocked.into(), |share| limit.share(share))
     }
 }
 

@@ -28,6 +28,8 @@ pub struct Pending {
     pub(crate) has_lenient_quota: bool,
     /// What was taken from limits of this process.
     pub(crate) taken: Usual<Taken>,
+    /// What is to be booked on limits of this process if their denials count, which those of quota rules need not.
+    pub(crate) unbooked: Usual<Taken>,
     pub(crate) asked: Usual<Asked>,
     /// One for each that is asked.
     pub(crate) questions: Usual<Question>,
@@ -35,7 +37,7 @@ pub struct Pending {
     pub(crate) hold_keys: Vec<(usize, Vec<u8>)>,
 }
 
-/// Units taken from a limit of this process.
+/// Units of a limit of this process.
 #[derive(Debug)]
 pub(crate) struct Taken {
     /// Which ruling they belong to.
@@ -55,6 +57,8 @@ pub(crate) struct Asked {
     pub(crate) limit: Limit,
     pub(crate) cost: Cost,
     pub(crate) intent: Intent,
+    /// Whether it is to be booked if it is denied and that counts, which a quota rule's denial need not.
+    pub(crate) books_later: bool,
     pub(crate) terms: FailTerms,
 }
 
@@ -70,7 +74,7 @@ pub(crate) struct FailTerms {
 #[derive(Debug, Default)]
 pub(crate) struct Settled {
     /// What the authority is to be told, and nobody waits for.
-    pub(crate) give_back: Vec<Question>,
+    pub(crate) tell: Vec<Question>,
     /// What is held now, elsewhere.
     pub(crate) held: SmallVec<[(SharedKey, Holder); 1]>,
 }
@@ -117,12 +121,23 @@ impl Pending {
             let is_taken =
                 matches!(question.act, Act::Take(cost) if cost != Cost::ZERO) && grant.decision.is_allowed();
             let ruling = &mut self.answer.rulings[asked.index];
-            if is_taken && (!passes || ruling.force == Force::Excused) {
+            let is_kept = (passes || asked.books_later) && ruling.force != Force::Excused;
+            if is_taken && !is_kept {
                 ruling.decision.remaining =
                     ruling.decision.remaining.saturating_add(ruling.cost).min(ruling.decision.limit);
-                settled.give_back.extend(undo(question, grant));
+                settled.tell.extend(undo(question, grant));
             } else if is_taken {
                 settled.held.extend(grant.holder.map(|holder| (question.key, holder)));
+            }
+        }
+        for (at, asked) in asked.iter().enumerate().filter(|(_, asked)| asked.books_later) {
+            if self.answer.rulings[asked.index].denies() {
+                self.book(engine, asked, &self.questions[at], now, &mut settled);
+            }
+        }
+        for Taken { index, key, limit, units, .. } in &self.unbooked {
+            if self.answer.rulings[*index].denies() {
+                engine.ledger.decide(&Charge::book(*key, limit, Cost::new(*units)), now);
             }
         }
         let is_excused = |taken: &Taken| self.answer.rulings[taken.index].force == Force::Excused;
@@ -135,6 +150,20 @@ impl Pending {
         }
         self.answer.holders.extend(kept.iter().filter_map(|taken| Some((taken.index, taken.holder?))));
         (passes, settled)
+    }
+
+    /// Writes down what is spent already, where it was denied.
+    fn book(&self, engine: &Engine, asked: &Asked, question: &Question, now: Time, settled: &mut Settled) {
+        match self.answer.rulings[asked.index].decided_by {
+            DecidedBy::Authority => {
+                settled.tell.push(Question { act: Act::Book(asked.cost), ..question.clone() });
+            }
+            DecidedBy::FailLocal => {
+                let limit = engine.share_of(&asked.limit, asked.terms.percent);
+                engine.ledger.decide(&Charge::book(asked.key, &limit, asked.cost), now);
+            }
+            _ => {}
+        }
     }
 
     fn accept(&mut self, index: usize, grant: &Grant) {

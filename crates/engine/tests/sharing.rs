@@ -161,7 +161,7 @@ fn a_part_of_an_answer_is_enough_for_what_it_is_about() {
     let resumed = engine.resume(pending, &grants, START);
     assert_eq!(summary(&resumed.verdict), "pass 1 0");
     assert_eq!(resumed.verdict.decided_by(), DecidedBy::FailLocal);
-    assert!(resumed.give_back.is_empty());
+    assert!(resumed.tell.is_empty());
 }
 
 #[test]

@@ -3,6 +3,12 @@
 //! What is asked and what is answered stand here, and the machines that decide when to ask: none of them does I/O or knows what time
 //! it is. Events and time go in, actions come out. Whoever carries the questions (a driver) belongs elsewhere.
 
+pub mod breaker;
+pub mod deny_cache;
+pub mod queue;
+pub mod ring;
+pub mod slots;
+
 use std::sync::Arc;
 
 use thiserror::Error;
@@ -12,6 +18,20 @@ use tollgate_core::{Cost, Decision, Holder, SharedLimit, Time};
 /// collide nor choose where it is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SharedKey(pub u128);
+
+impl SharedKey {
+    /// What tables in this process are indexed by.
+    #[allow(clippy::cast_possible_truncation)] // One half is wanted.
+    pub(crate) fn low_half(self) -> u64 {
+        self.0 as u64
+    }
+
+    /// What a ring of nodes is indexed by: another half, so that the keys of one node fill a table evenly.
+    #[allow(clippy::cast_possible_truncation)] // Nothing is lost.
+    pub(crate) fn high_half(self) -> u64 {
+        (self.0 >> 64) as u64
+    }
+}
 
 /// What one key is asked for.
 #[derive(Clone, Debug, PartialEq)]
@@ -76,4 +96,12 @@ pub enum Failure {
     /// Nothing was asked: too many are waiting already.
     #[error("not asked: too many are waiting")]
     Crowded,
+}
+
+/// Scatters a number over all 64 bits (the finish of splitmix64): for jitter and for places, never for secrets.
+fn mix(number: u64) -> u64 {
+    let mut mixed = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
 }

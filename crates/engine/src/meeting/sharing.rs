@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tollgate_core::{Cost, Intent, Limit};
+use tollgate_core::{Cost, Holder, Intent, Limit};
 use tollgate_policy::Snapshot;
 use tollgate_store::Charge;
 use tollgate_store::authority::{Act, Question};
@@ -28,16 +28,31 @@ impl Meeting<'_> {
         self.carry_over();
         let refunds: Usual<Option<Act>> = self.shared.iter().map(|shared| self.refund(shared)).collect();
         self.give_back();
+        let booking: Usual<usize> = self.booking_quotas().collect();
         self.excuse_quotas();
+        let excused = booking.into_iter().filter(|&index| self.charges[index].intent == Intent::Peek);
+        let unbooked: Usual<Taken> = excused.map(|index| self.units(index, None)).collect();
         let (passes, taken) = self.take_here(scratch);
         let shared = std::mem::take(&mut self.shared);
         let (mut asked, mut questions) = (Usual::new(), Usual::new());
+        let books_quota = |shared: &Shared| self.is_booking_quota(shared.index);
+        let any_books_quota = !unbooked.is_empty() || shared.iter().any(books_quota);
         for (shared, refund) in shared.into_iter().zip(refunds) {
+            let books_later = self.is_booking_quota(shared.index);
             let Shared { index, counter, terms } = shared;
             let Charge { key, limit, cost, intent, .. } = self.charges[index];
-            let act = refund.unwrap_or_else(|| act(intent, cost));
-            if passes || matches!(act, Act::Book(_) | Act::GiveBack { .. }) {
-                asked.push(Asked { index, key, limit: limit.clone(), cost, intent, terms });
+            let is_quota = self.answer.rulings[index].force == Force::Quota;
+            let (is_asked, intent) = match intent {
+                // Whether it denies the request is not known before all have answered.
+                _ if books_later => (true, Intent::Take),
+                Intent::Book => (true, intent),
+                _ if refund.is_some() || passes => (true, intent),
+                // Whether another quota rule admits is what a booking on a quota rule depends on.
+                _ => (is_quota && any_books_quota, Intent::Peek),
+            };
+            if is_asked {
+                let act = refund.unwrap_or_else(|| act(intent, cost));
+                asked.push(Asked { index, key, limit: limit.clone(), cost, intent, books_later, terms });
                 questions.push(Question { key: counter.name, limit: counter.limit, act });
             } else {
                 let ruling = &mut self.answer.rulings[index];
@@ -45,7 +60,25 @@ impl Meeting<'_> {
             }
         }
         let Meeting { answer, now, has_lenient_quota, .. } = self;
-        Pending { answer, snapshot, now, has_lenient_quota, taken, asked, questions, hold_keys: Vec::new() }
+        let hold_keys = Vec::new();
+        Pending { answer, snapshot, now, has_lenient_quota, taken, unbooked, asked, questions, hold_keys }
+    }
+
+    /// Charges on quota rules of this process for what is spent already.
+    fn booking_quotas(&self) -> impl Iterator<Item = usize> {
+        let is_here = |&index: &usize| !self.is_shared(index) && self.is_booking_quota(index);
+        (0..self.charges.len()).filter(is_here)
+    }
+
+    /// Whether a charge on a quota rule is for what is spent already.
+    fn is_booking_quota(&self, index: usize) -> bool {
+        self.charges[index].intent == Intent::Book && self.answer.rulings[index].force == Force::Quota
+    }
+
+    /// The units that a charge is about.
+    fn units(&self, index: usize, holder: Option<Holder>) -> Taken {
+        let Charge { key, limit, cost, .. } = self.charges[index];
+        Taken { index, key, limit: limit.clone(), units: cost.units(), holder }
     }
 
     /// What gives units of a shared limit back, where that is what the descriptor asks. The authority counts them at its own time, which
@@ -72,9 +105,7 @@ impl Meeting<'_> {
             let is_taken =
                 charge.intent == Intent::Take && charge.cost != Cost::ZERO && decision.is_allowed();
             if passes && is_taken {
-                let holder = holders.get(at).copied().flatten();
-                let (key, limit, units) = (charge.key, charge.limit.clone(), charge.cost.units());
-                taken.push(Taken { index, key, limit, units, holder });
+                taken.push(self.units(index, holders.get(at).copied().flatten()));
             }
         }
         (passes, taken)

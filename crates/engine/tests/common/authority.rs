@@ -101,7 +101,7 @@ fn resume(
     now: Time,
 ) -> (Verdict, Option<Lease>) {
     let grants = authority.ask(pending.questions(), now);
-    let Resumed { verdict, lease, give_back } = engine.resume(pending, &grants, now);
-    authority.ask(&give_back, now);
+    let Resumed { verdict, lease, tell } = engine.resume(pending, &grants, now);
+    authority.ask(&tell, now);
     (verdict, lease)
 }

@@ -51,8 +51,8 @@ impl<'g> Begun<'g> {
         let (verdict, lease) = match self.take_step() {
             Step::Ready(verdict) => (verdict, self.lease.take()),
             Step::Pending(pending) => {
-                let Resumed { verdict, lease, give_back } = gate.engine.resume(pending, granted, gate.now());
-                gate.send(give_back);
+                let Resumed { verdict, lease, tell } = gate.engine.resume(pending, granted, gate.now());
+                gate.send(tell);
                 (verdict, lease)
             }
         };
