@@ -83,7 +83,7 @@ pub(crate) use script;
 pub(crate) const NUMBER_MAX: u64 = (1 << 53) - 1;
 
 /// The most microseconds that a state may reach into the future: with a moment before the year 2112, the sum is exact.
-const SPAN_US_MAX: u64 = 1 << 52;
+pub(crate) const SPAN_US_MAX: u64 = 1 << 52;
 
 /// The most units of a window. Twice as many are written in 14 digits, which is what Lua writes of a number.
 pub(crate) const WINDOW_UNITS_MAX: u64 = 1 << 45;

@@ -9,6 +9,7 @@ pub use divergence::Divergence;
 
 use crate::spec::Spec;
 use crate::subject::Subject;
+use crate::timeline::Timeline;
 use crate::trace::{Trace, draw};
 use play::Play;
 
@@ -20,7 +21,7 @@ const KEYS: [&[u8]; 3] = [b"alice", b"203.0.113.7", b"tenant=7|path=/v1/chat"];
 
 /// Plays `trace` to `subject` under the numbers of `spec` and compares every field of every answer with the oracle's.
 pub fn conform(spec: &Spec, trace: &Trace, subject: &mut impl Subject) -> Result<(), Box<Divergence>> {
-    let mut play = Play::new(spec, trace.start);
+    let mut play = Play::new(spec, trace);
     for step in &trace.steps {
         play.step(*step, subject)?;
     }
@@ -31,17 +32,26 @@ pub fn conform(spec: &Spec, trace: &Trace, subject: &mut impl Subject) -> Result
 /// implementation does not know the algorithm, is passed over. Returns how many traces were played, or the
 /// first divergence, with its trace made as short as it gets by leaving steps out.
 pub fn run_suite<S: Subject>(
+    make_subject: impl FnMut(&Spec) -> Option<S>,
+    cases: u64,
+) -> Result<u64, Box<Divergence>> {
+    run_suite_on(Timeline::LEDGER, make_subject, cases)
+}
+
+/// As [`run_suite`], on any timeline.
+pub fn run_suite_on<S: Subject>(
+    timeline: Timeline,
     mut make_subject: impl FnMut(&Spec) -> Option<S>,
     cases: u64,
 ) -> Result<u64, Box<Divergence>> {
-    let kinds = Spec::kinds();
+    let kinds = Spec::kinds_on(timeline);
     let mut played = 0;
     for case in 0..cases {
         for (kind, specs) in kinds.iter().enumerate() {
             let seed = case << 8 | kind as u64;
             let spec = draw(specs, seed);
             let Some(mut subject) = make_subject(&spec) else { continue };
-            let trace = Trace::seeded(seed, STEPS);
+            let trace = Trace::seeded(timeline, seed, STEPS);
             if let Err(divergence) = conform(&spec, &trace, &mut subject) {
                 return Err(shorten(&spec, trace, *divergence, &mut make_subject).into());
             }

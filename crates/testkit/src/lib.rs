@@ -24,10 +24,12 @@ mod oracle;
 pub mod real;
 mod spec;
 mod subject;
+mod timeline;
 mod trace;
 
-pub use conformance::{Divergence, conform, run_suite};
+pub use conformance::{Divergence, conform, run_suite, run_suite_on};
 pub use oracle::Oracle;
 pub use spec::Spec;
 pub use subject::{States, Subject, Words};
+pub use timeline::Timeline;
 pub use trace::{Act, Gap, Step, Trace, Units};

@@ -11,6 +11,7 @@ use tollgate_core::{
 };
 
 use crate::oracle::{self, Oracle};
+use crate::timeline::Timeline;
 
 /// The numbers of one limit, by algorithm.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,7 +21,7 @@ pub enum Spec {
     LeakyBucket { units: u64, period_ticks: u64, size: u64 },
     LeakyQueue { units: u64, period_ticks: u64, max_wait_ticks: u64 },
     FixedWindow { units: u64, period_ticks: u64 },
-    CalendarWindow { units: u64, unit: CalendarUnit, zone: &'static str },
+    CalendarWindow { units: u64, unit: CalendarUnit, zone: &'static str, tick: Tick },
     SlidingWindow { units: u64, period_ticks: u64 },
     SubWindows { units: u64, period_ticks: u64, count: u32, oldest: OldestCounts },
     SlidingLog { units: u64, period_ticks: u64 },
@@ -48,8 +49,8 @@ impl Spec {
                 LeakyQueue::new(rate(units, period_ticks)?, Span::from_ticks(max_wait_ticks))?.into()
             }
             Spec::FixedWindow { units, period_ticks } => FixedWindow::new(rate(units, period_ticks)?).into(),
-            Spec::CalendarWindow { units, unit, zone } => {
-                let calendar = Calendar::new(unit, zone, Tick::NANOSECOND)?;
+            Spec::CalendarWindow { units, unit, zone, tick } => {
+                let calendar = Calendar::new(unit, zone, tick)?;
                 FixedWindow::in_windows(units, Windows::Calendar(calendar))?.into()
             }
             Spec::SlidingWindow { units, period_ticks } => {
@@ -81,8 +82,8 @@ impl Spec {
             Spec::FixedWindow { units, period_ticks } => {
                 Oracle::new(oracle::FixedWindow::new(units, period_ticks))
             }
-            Spec::CalendarWindow { units, unit, zone } => {
-                Oracle::new(oracle::CalendarWindow::new(units, unit, zone))
+            Spec::CalendarWindow { units, unit, zone, tick } => {
+                Oracle::new(oracle::CalendarWindow::new(units, unit, zone, tick))
             }
             Spec::SlidingWindow { units, period_ticks } => {
                 Oracle::new(oracle::SlidingWindow::new(units, period_ticks))
@@ -102,12 +103,17 @@ impl Spec {
 
     /// Specs of every algorithm, small, ordinary and extreme: each algorithm as likely as the others.
     pub fn any() -> BoxedStrategy<Spec> {
-        strategy::any()
+        strategy::any(Timeline::LEDGER)
     }
 
     /// One strategy per kind of limit: every algorithm at least once.
     pub fn kinds() -> Vec<BoxedStrategy<Spec>> {
-        strategy::kinds()
+        Spec::kinds_on(Timeline::LEDGER)
+    }
+
+    /// As [`Spec::kinds`], on any timeline. Not all of them fit a script there.
+    pub fn kinds_on(timeline: Timeline) -> Vec<BoxedStrategy<Spec>> {
+        strategy::kinds(timeline)
     }
 
     /// The most units that one request can have.
@@ -137,7 +143,7 @@ impl Spec {
             | Spec::SlidingWindow { period_ticks, .. }
             | Spec::SlidingLog { period_ticks, .. } => period_ticks,
             Spec::Concurrency { hold_ticks_max, .. } => hold_ticks_max,
-            Spec::CalendarWindow { .. } => 86_400_000_000_000,
+            Spec::CalendarWindow { tick, .. } => 86_400_000_000_000 / tick.length_ns(),
             Spec::Blocked => 1,
         }
     }

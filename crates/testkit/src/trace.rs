@@ -10,11 +10,15 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use tollgate_core::{Intent, Time};
 
+use crate::timeline::Timeline;
+
 /// A history to be played.
 #[derive(Clone, Debug)]
 pub struct Trace {
     /// When it begins.
     pub start: Time,
+    /// When time stands still.
+    pub end: Time,
     /// What happens, in order.
     pub steps: Vec<Step>,
 }
@@ -76,24 +80,30 @@ pub enum Units {
 impl Trace {
     /// Traces of up to `steps` steps.
     pub fn strategy(steps: usize) -> impl Strategy<Value = Trace> {
+        Trace::strategy_on(Timeline::LEDGER, steps)
+    }
+
+    /// As [`Trace::strategy`], on any timeline.
+    pub fn strategy_on(timeline: Timeline, steps: usize) -> impl Strategy<Value = Trace> {
+        let (second, end) = (timeline.second(), timeline.end);
         let start = prop_oneof![
             Just(0),
             Just(1),
             0_u64..200,
-            Just(1_700_000_000_000_000_000),
+            Just(1_700_000_000 * second),
             // An hour before the clocks of Berlin go forward, and go back.
-            Just(1_743_292_800_000_000_000),
-            Just(1_761_436_800_000_000_000),
-            (0_u64..1_000).prop_map(|before| Time::MAX.ticks() - before),
-            0..Time::MAX.ticks(),
+            Just(1_743_292_800 * second),
+            Just(1_761_436_800 * second),
+            (0_u64..1_000).prop_map(move |before| end.ticks() - before),
+            0..end.ticks(),
         ];
         let steps = proptest::collection::vec(step(), 1..=steps);
-        (start, steps).prop_map(|(start, steps)| Trace { start: Time::from_ticks(start), steps })
+        (start, steps).prop_map(move |(start, steps)| Trace { start: Time::from_ticks(start), end, steps })
     }
 
     /// The trace of a seed.
-    pub fn seeded(seed: u64, steps: usize) -> Trace {
-        draw(&Trace::strategy(steps), seed)
+    pub fn seeded(timeline: Timeline, seed: u64, steps: usize) -> Trace {
+        draw(&Trace::strategy_on(timeline, steps), seed)
     }
 }
 

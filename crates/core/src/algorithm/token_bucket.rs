@@ -18,7 +18,7 @@ use crate::decision::{Decision, Outcome};
 use crate::divisor::Divisor;
 use crate::error::LimitError;
 use crate::rate::Rate;
-use crate::script::{NUMBER_MAX, Script, Scripted, interval_in_ticks, script, span_fits};
+use crate::script::{SPAN_US_MAX, Script, Scripted, interval_in_ticks, script, span_fits};
 use crate::share::Share;
 use crate::time::{Span, Tick, Time};
 use crate::word::Packed;
@@ -193,6 +193,6 @@ impl Scripted for TokenBucket {
     fn put_numbers(&self, _around: Time, put: &mut dyn FnMut(u64)) {
         put(self.interval.number());
         put(self.burst);
-        put(self.backlog_ticks_max.min(NUMBER_MAX / 2));
+        put(self.backlog_ticks_max.min(SPAN_US_MAX));
     }
 }

@@ -7,12 +7,13 @@ use super::divergence::{Divergence, Event, Happening};
 use crate::oracle::Oracle;
 use crate::spec::Spec;
 use crate::subject::Subject;
-use crate::trace::{Act, Gap, Step, Units};
+use crate::trace::{Act, Gap, Step, Trace, Units};
 
 pub(super) struct Play<'a> {
     spec: &'a Spec,
     limit: Limit,
     now: u64,
+    end: u64,
     /// The reset that the last answer announced.
     reset_at: u64,
     keys: [Key; KEYS.len()],
@@ -29,15 +30,15 @@ struct Key {
 }
 
 impl<'a> Play<'a> {
-    pub(super) fn new(spec: &'a Spec, start: Time) -> Play<'a> {
+    pub(super) fn new(spec: &'a Spec, trace: &Trace) -> Play<'a> {
         let key = |_| Key { oracle: spec.oracle(), remaining: 0, promised_at: 0, asked_at: Vec::new() };
-        let now = start.ticks();
+        let (now, end) = (trace.start.ticks(), trace.end.ticks());
         let keys = std::array::from_fn(key);
-        Play { spec, limit: spec.limit(), now, reset_at: now, keys, events: Vec::new() }
+        Play { spec, limit: spec.limit(), now, end, reset_at: now, keys, events: Vec::new() }
     }
 
     pub(super) fn step(&mut self, step: Step, subject: &mut impl Subject) -> Result<(), Box<Divergence>> {
-        self.now = self.after(step.gap, step.key).clamp(self.now, Time::MAX.ticks());
+        self.now = self.after(step.gap, step.key).clamp(self.now, self.end);
         match step.act {
             Act::Ask(units, intent) => {
                 let cost = Cost::new(self.units(units, step.key));

@@ -6,7 +6,7 @@
 use jiff::Timestamp;
 use jiff::civil::{Date, Weekday};
 use jiff::tz::TimeZone;
-use tollgate_core::CalendarUnit;
+use tollgate_core::{CalendarUnit, Tick};
 
 use super::history::History;
 use super::{Model, search};
@@ -16,20 +16,22 @@ pub(crate) struct CalendarWindow {
     units: u128,
     unit: CalendarUnit,
     zone: TimeZone,
+    second: u128,
     /// By the number of the first day of its window.
     history: History,
 }
 
 impl CalendarWindow {
-    /// `units` per calendar unit, on a timeline of nanoseconds.
-    pub(crate) fn new(units: u64, unit: CalendarUnit, zone: &str) -> CalendarWindow {
+    /// `units` per calendar unit, on a timeline of such ticks.
+    pub(crate) fn new(units: u64, unit: CalendarUnit, zone: &str, tick: Tick) -> CalendarWindow {
         let zone = TimeZone::get(zone).expect("the specs name zones that exist");
-        CalendarWindow { units: u128::from(units), unit, zone, history: History::default() }
+        let second = u128::from(1_000_000_000 / tick.length_ns());
+        CalendarWindow { units: u128::from(units), unit, zone, second, history: History::default() }
     }
 
     /// The number of the first day of the window around `at`.
     fn first_day(&self, at: u128) -> u128 {
-        let second = i64::try_from(at / 1_000_000_000).expect("a second of this millennium");
+        let second = i64::try_from(at / self.second).expect("a second of this millennium");
         let date = self.zone.to_datetime(Timestamp::from_second(second).expect("the same")).date();
         let first = match self.unit {
             CalendarUnit::Day => date,

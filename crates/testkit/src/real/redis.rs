@@ -5,6 +5,9 @@
 //! same port.
 
 mod client;
+mod cluster;
+mod scripts;
+mod sentinel;
 #[cfg(test)]
 mod tests;
 
@@ -16,6 +19,9 @@ use std::process::Command;
 use tempfile::TempDir;
 
 pub use client::{RedisClient, Reply};
+pub use cluster::RedisCluster;
+pub use scripts::{Counter, ScriptCaller, Scripts};
+pub use sentinel::RedisSentinel;
 
 use super::process::{Process, Signal};
 use super::proxy::{Proxy, system_program};

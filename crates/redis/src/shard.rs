@@ -1,0 +1,214 @@
+//! One Redis node that keeps a part of the keys, as one thread sees it: what waits for it, whether it is asked at all, and its connection.
+//!
+//! Askers put their questions into the queue and wake the task that has the connection. That task lets everything fly that may, answers
+//! what comes back, and gives back what comes back too late. While there is no connection nobody waits for one.
+
+mod air;
+mod link;
+mod tally;
+mod verdict;
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
+
+use tokio::sync::oneshot;
+use tollgate_core::Time;
+use tollgate_store::authority::breaker::{Admission, Breaker, Pass};
+use tollgate_store::authority::queue::Queue;
+use tollgate_store::authority::{Failure, Question};
+
+pub(crate) use link::{Link, Place};
+pub use tally::{FAILURES, ShardStats};
+pub(crate) use verdict::Redirect;
+
+use crate::address::Node;
+use crate::fleet::{Fleet, random};
+use crate::ticket::{Answer, Awaited, Delivery, Ticket};
+use crate::wire::{Commands, Reply};
+use tally::Tally;
+
+/// The most commands of other business that may wait.
+const PLAIN_MAX: usize = 16;
+
+/// One shard.
+pub(crate) struct Shard {
+    /// Under which name it is known in logs and metrics.
+    pub(crate) name: String,
+    /// Where it is, if it stays there.
+    pub(crate) node: Option<Node>,
+    fleet: Arc<Fleet>,
+    state: Mutex<State>,
+}
+
+/// What askers and the task share.
+struct State {
+    queue: Queue<Ticket>,
+    breaker: Breaker,
+    reach: Reach,
+    /// Wakes the task, if it sleeps.
+    waker: Option<Waker>,
+    /// Whether as much is in the air as may be: then there is no use in waking.
+    is_full: bool,
+    /// Since when nothing has come back of what is in the air.
+    silent_since: Option<Time>,
+    /// Commands of other business, and who waits for their replies.
+    plain: VecDeque<(Commands, oneshot::Sender<Reply>)>,
+    tally: Tally,
+}
+
+/// Whether a shard can be reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reach {
+    /// Nobody has tried to the end: askers may wait.
+    Unknown,
+    Up,
+    Down,
+}
+
+impl Shard {
+    pub(crate) fn new(place: &Place, fleet: Arc<Fleet>) -> Shard {
+        let node = match place {
+            Place::Node(node) => Some(node.clone()),
+            Place::Master(_) => None,
+        };
+        let state = State {
+            queue: Queue::default(),
+            breaker: Breaker::new(random()),
+            reach: Reach::Unknown,
+            waker: None,
+            is_full: false,
+            silent_since: None,
+            plain: VecDeque::new(),
+            tally: Tally::default(),
+        };
+        Shard { name: place.name(), node, fleet, state: Mutex::new(state) }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // A panic of another thread is not a reason to stop asking.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets a question wait for its flight. Says at once where there will be none.
+    pub(crate) fn ask(&self, question: Question, now: Time) -> Result<Awaited, Failure> {
+        let mut state = self.state();
+        let pass = state.admit(now)?;
+        let (ticket, awaited) = Ticket::awaited(pass);
+        if state.queue.push(question, ticket).is_err() {
+            return Err(state.fail(pass, Failure::Crowded, now));
+        }
+        state.tally.asks += 1;
+        state.wake();
+        Ok(awaited)
+    }
+
+    /// Lets a question wait whose answer nobody waits for. Where it cannot be asked it is forgotten.
+    pub(crate) fn tell(&self, question: Question, now: Time) {
+        let mut state = self.state();
+        let Ok(pass) = state.admit(now) else { return };
+        state.tell(question, pass);
+        state.wake();
+    }
+
+    /// Takes over what another shard has sent away.
+    pub(crate) fn take_over(&self, question: Question, mut ticket: Ticket, now: Time) {
+        let mut state = self.state();
+        match state.admit(now) {
+            Ok(pass) => ticket.pass = pass,
+            Err(failure) => {
+                ticket.deliver(Err(failure));
+                return;
+            }
+        }
+        match state.queue.push(question, ticket) {
+            Ok(()) => state.wake(),
+            Err(ticket) => {
+                state.answer(ticket, Err(Failure::Crowded), now);
+            }
+        }
+    }
+
+    /// The asker has waited for as long as it may.
+    pub(crate) fn gave_up(&self, pass: Pass, now: Time) -> Failure {
+        self.state().fail(pass, Failure::TimedOut, now)
+    }
+
+    /// Sends a command of other business. The reply does not come where the shard is out of reach.
+    pub(crate) fn plain(&self, command: Commands) -> oneshot::Receiver<Reply> {
+        let (sender, receiver) = oneshot::channel();
+        let mut state = self.state();
+        if state.reach != Reach::Down && state.plain.len() < PLAIN_MAX {
+            state.plain.push_back((command, sender));
+            state.is_full = false;
+            state.wake();
+        }
+        receiver
+    }
+
+    pub(crate) fn is_up(&self) -> bool {
+        self.state().reach == Reach::Up
+    }
+
+    pub(crate) fn stats(&self, now: Time) -> ShardStats {
+        let state = self.state();
+        let breaker = state.breaker.state(now);
+        state.tally.stats(&self.name, breaker, state.reach == Reach::Up)
+    }
+}
+
+impl State {
+    /// Whether to ask at all.
+    fn admit(&mut self, now: Time) -> Result<Pass, Failure> {
+        let pass = match self.breaker.admits(now) {
+            Admission::Yes(pass) | Admission::Probe(pass) => pass,
+            Admission::No { .. } => {
+                self.tally.failed(Failure::NotAsked);
+                return Err(Failure::NotAsked);
+            }
+        };
+        if self.reach == Reach::Down {
+            return Err(self.fail(pass, Failure::Unreachable, now));
+        }
+        Ok(pass)
+    }
+
+    /// Does something of which nobody awaits the end. Where too many wait, it is forgotten.
+    fn tell(&mut self, question: Question, pass: Pass) {
+        let _ = self.queue.push(question, Ticket::unawaited(pass));
+    }
+
+    /// Something was asked in vain.
+    fn fail(&mut self, pass: Pass, failure: Failure, now: Time) -> Failure {
+        self.tally.failed(failure);
+        if self.breaker.failed(pass, now) {
+            self.tally.openings += 1;
+        }
+        failure
+    }
+
+    /// Hands an answer to its asker. One that nobody waits for any more says nothing about the shard: its asker has.
+    fn answer(&mut self, ticket: Ticket, answer: Answer, now: Time) -> Delivery {
+        let pass = ticket.pass;
+        let delivery = ticket.deliver(answer);
+        match (delivery, answer) {
+            (Delivery::TooLate, _) => {}
+            (_, Ok(_)) => {
+                self.breaker.succeeded(pass, now);
+            }
+            (_, Err(failure)) => {
+                self.fail(pass, failure, now);
+            }
+        }
+        delivery
+    }
+
+    /// Wakes the task, if it has anything to do.
+    fn wake(&mut self) {
+        if !self.is_full
+            && let Some(waker) = self.waker.take()
+        {
+            waker.wake();
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! The task that has a shard's connection: makes it, flies with it, and makes another when it breaks.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::time::{interval, sleep, timeout};
+use tollgate_core::{Span, Time};
+use tollgate_store::authority::Failure;
+
+use super::air::{Air, Ground};
+use super::{Reach, Shard};
+use crate::address::Node;
+use crate::connection::{Access, Broken, Connection};
+use crate::fleet::random;
+use crate::script::{self, Digests};
+use crate::topology::{Mover, Sentinels};
+use crate::wire::Reply;
+
+/// How long to wait before the next attempt: at first, and at most. Of each, a random half.
+const PAUSE_MIN: Duration = Duration::from_millis(10);
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+/// A connection that lived so long was a good one: the next is tried for soon.
+const LIFE_MIN: Span = Span::from_ticks(1_000_000_000);
+/// How often silence is looked at.
+const WATCH_INTERVAL: Duration = Duration::from_millis(100);
+/// After so much silence somebody else is asked whether the node is still the one.
+const SILENCE_SUSPICIOUS: Span = Span::from_ticks(300_000_000);
+/// After so much, the connection is given up. Long, because what comes late can still be given back.
+const SILENCE_MAX: Span = Span::from_ticks(30_000_000_000);
+
+/// Where a shard is.
+#[derive(Clone)]
+pub(crate) enum Place {
+    /// Always there.
+    Node(Node),
+    /// Where the sentinels say.
+    Master(Arc<Sentinels>),
+}
+
+/// What a task needs besides its shard.
+pub(crate) struct Link {
+    pub(crate) shard: Arc<Shard>,
+    pub(crate) place: Place,
+    pub(crate) access: Access,
+    /// Who takes over what has moved, where keys move.
+    pub(crate) mover: Option<Mover>,
+}
+
+impl Place {
+    /// Under which name the shard there is known.
+    pub(crate) fn name(&self) -> String {
+        match self {
+            Place::Node(node) => node.to_string(),
+            Place::Master(sentinels) => sentinels.master.clone(),
+        }
+    }
+}
+
+impl Link {
+    /// Never ends by itself.
+    pub(crate) async fn run(self) {
+        let mut pause = PAUSE_MIN;
+        loop {
+            let began = self.shard.fleet.clock.now();
+            let broken = self.live().await;
+            self.come_down(&broken);
+            if self.shard.fleet.clock.now().since(began) >= LIFE_MIN {
+                pause = PAUSE_MIN;
+            }
+            sleep(jittered(pause)).await;
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
+    }
+
+    /// One connection's life.
+    async fn live(&self) -> Broken {
+        let (node, mut connection, digests) = match self.open().await {
+            Ok(opened) => opened,
+            Err(broken) => return broken,
+        };
+        tracing::info!(shard = self.shard.name, %node, "connected to Redis");
+        self.shard.state().reach = Reach::Up;
+        let mut air = Air::new(digests);
+        let flown = poll_fn(|cx| self.poll_fly(cx, &mut connection, &mut air));
+        let broken = tokio::select! {
+            broken = flown => broken,
+            broken = self.watch(&node) => broken,
+        };
+        let mut state = self.shard.state();
+        air.crash(&mut Ground {
+            shard: &self.shard.name,
+            fleet: &self.shard.fleet,
+            state: &mut state,
+            now: self.shard.fleet.clock.now(),
+        });
+        broken
+    }
+
+    /// Connects, and sees to it that the scripts are known.
+    async fn open(&self) -> Result<(Node, Connection, Digests), Broken> {
+        let opened = async {
+            let (node, mut connection) = match &self.place {
+                Place::Node(node) => (node.clone(), Connection::open(node, &self.access).await?),
+                Place::Master(sentinels) => sentinels.connect(&self.access).await?,
+            };
+            let digests = load_scripts(&mut connection).await?;
+            Ok((node, connection, digests))
+        };
+        // Twice: there may be sentinels to be asked first.
+        let patience = self.access.timeout * 2;
+        timeout(patience, opened).await.unwrap_or(Err(Broken::Slow(patience)))
+    }
+
+    /// There is no connection any more: nobody waits for one.
+    fn come_down(&self, broken: &Broken) {
+        self.shard.fleet.murmur(&self.shard.name, &format!("BROKEN {broken}"));
+        let now = self.shard.fleet.clock.now();
+        let mut state = self.shard.state();
+        state.tally.breaks += 1;
+        state.reach = Reach::Down;
+        state.is_full = false;
+        state.silent_since = None;
+        state.plain.clear();
+        for ticket in state.queue.withdraw() {
+            state.answer(ticket, Err(Failure::Unreachable), now);
+        }
+        drop(state);
+        if let Some(mover) = &self.mover {
+            mover.look_again();
+        }
+    }
+
+    /// Reads, answers, takes off and writes, until there is nothing more to do now. Ready only when the connection is of no use.
+    fn poll_fly(&self, cx: &mut Context<'_>, connection: &mut Connection, air: &mut Air) -> Poll<Broken> {
+        loop {
+            let has_read = match connection.poll_read(cx) {
+                Poll::Ready(Ok(())) => true,
+                Poll::Ready(Err(broken)) => return Poll::Ready(broken),
+                Poll::Pending => false,
+            };
+            if let Err(broken) = self.exchange(cx, connection, air, has_read) {
+                return Poll::Ready(broken);
+            }
+            if let Poll::Ready(Err(broken)) = connection.poll_write(cx) {
+                return Poll::Ready(broken);
+            }
+            if !has_read {
+                return Poll::Pending;
+            }
+        }
+    }
+
+    /// Answers what has come, and writes down what may leave.
+    fn exchange(
+        &self,
+        cx: &Context<'_>,
+        connection: &mut Connection,
+        air: &mut Air,
+        has_read: bool,
+    ) -> Result<(), Broken> {
+        let mut state = self.shard.state();
+        if !state.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
+            state.waker = Some(cx.waker().clone());
+        }
+        if !has_read && air.is_idle(&state) {
+            return Ok(());
+        }
+        let fleet = &*self.shard.fleet;
+        let now = fleet.clock.now();
+        let mut ground = Ground { shard: &self.shard.name, fleet, state: &mut state, now };
+        let landed = if has_read { land_all(connection, air, &mut ground) } else { Ok(()) };
+        if landed.is_ok() {
+            air.take_off(&mut ground, &mut connection.outgoing);
+        }
+        drop(state);
+        for moved in air.moved.drain(..) {
+            match &self.mover {
+                Some(mover) => mover.take_over(&self.shard, moved, now),
+                None => drop(moved.ticket.deliver(Err(Failure::Refused))),
+            }
+        }
+        landed
+    }
+
+    /// Looks whether replies still come. Where they do not, somebody else may know more.
+    async fn watch(&self, node: &Node) -> Broken {
+        let mut looks = interval(WATCH_INTERVAL);
+        loop {
+            looks.tick().await;
+            let now = self.shard.fleet.clock.now();
+            let since: Option<Time> = self.shard.state().silent_since;
+            let silence = since.map_or(Span::ZERO, |since| now.since(since));
+            if silence >= SILENCE_MAX {
+                return Broken::Stalled(Duration::from_nanos(silence.ticks()));
+            }
+            if silence < SILENCE_SUSPICIOUS {
+                continue;
+            }
+            if let Some(mover) = &self.mover {
+                mover.look_again();
+            }
+            if let Place::Master(sentinels) = &self.place
+                && let Ok(master) = sentinels.master().await
+                && master != *node
+            {
+                return Broken::Replaced;
+            }
+        }
+    }
+}
+
+fn jittered(pause: Duration) -> Duration {
+    let half = pause / 2;
+    half + Duration::from_nanos(random() % u64::try_from(half.as_nanos()).unwrap_or(1).max(1))
+}
+
+/// Takes everything to where it belongs that has come, also what follows an error.
+fn land_all(connection: &mut Connection, air: &mut Air, ground: &mut Ground<'_>) -> Result<(), Broken> {
+    let mut landed = Ok(());
+    while let Some(reply) = connection.replies().next()? {
+        match air.land(reply, ground) {
+            Ok(integers) => connection.replies().recycle(integers),
+            Err(broken) => landed = Err(broken),
+        }
+    }
+    landed
+}
+
+/// Gives Redis all scripts, and learns their names.
+async fn load_scripts(connection: &mut Connection) -> Result<Digests, Broken> {
+    for script in script::all() {
+        connection.outgoing.command(&[b"SCRIPT", b"LOAD", script.text.as_bytes()]);
+    }
+    connection.send().await?;
+    let mut digests = Digests::default();
+    for script in script::all() {
+        match connection.receive().await? {
+            Reply::Text(digest) => digests.add(script, digest),
+            Reply::Error(message) => return Err(Broken::Refused(message)),
+            _ => return Err(Broken::Unasked),
+        }
+    }
+    Ok(digests)
+}

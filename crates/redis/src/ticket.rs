@@ -1,0 +1,80 @@
+//! By what an asker is answered, and what becomes of an answer that nobody waits for any more.
+
+use tokio::sync::oneshot;
+use tollgate_core::Cost;
+use tollgate_store::authority::breaker::Pass;
+use tollgate_store::authority::{Act, Failure, Grant};
+
+/// What an asker gets.
+pub(crate) type Answer = Result<Grant, Failure>;
+
+/// Travels with an ask.
+#[derive(Debug)]
+pub(crate) struct Ticket {
+    /// Where the answer goes. Nobody waits for what is given back.
+    reply: Option<oneshot::Sender<Answer>>,
+    /// Under which circumstances it was asked.
+    pub(crate) pass: Pass,
+    /// How often it was sent to another shard.
+    pub(crate) moves: u8,
+    /// Whether the shard has to be told that the key is about to be its own.
+    pub(crate) is_asking: bool,
+}
+
+/// What became of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Delivery {
+    /// It was waited for.
+    Delivered,
+    /// Nobody ever waited for it.
+    Unwanted,
+    /// The asker has given up.
+    TooLate,
+}
+
+/// The asker's side.
+#[derive(Debug)]
+pub(crate) struct Awaited {
+    pub(crate) answer: oneshot::Receiver<Answer>,
+    pub(crate) pass: Pass,
+}
+
+impl Ticket {
+    /// For an asker who waits.
+    pub(crate) fn awaited(pass: Pass) -> (Ticket, Awaited) {
+        let (reply, answer) = oneshot::channel();
+        (Ticket { reply: Some(reply), pass, moves: 0, is_asking: false }, Awaited { answer, pass })
+    }
+
+    /// For what is done without anybody waiting for it.
+    pub(crate) fn unawaited(pass: Pass) -> Ticket {
+        Ticket { reply: None, pass, moves: 0, is_asking: false }
+    }
+
+    /// Whether it still makes sense to ask.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.reply.as_ref().is_none_or(|reply| !reply.is_closed())
+    }
+
+    /// Hands the answer over.
+    pub(crate) fn deliver(self, answer: Answer) -> Delivery {
+        match self.reply {
+            None => Delivery::Unwanted,
+            Some(reply) => match reply.send(answer) {
+                Ok(()) => Delivery::Delivered,
+                Err(_) => Delivery::TooLate,
+            },
+        }
+    }
+}
+
+/// What has to be done so that a grant which came too late has not taken anything.
+pub(crate) fn undo(act: Act, grant: &Grant) -> Option<Act> {
+    match (act, grant.holder) {
+        (Act::Take(Cost::ZERO), _) => None,
+        (Act::Take(_), _) if !grant.decision.is_allowed() => None,
+        (Act::Take(_), Some(holder)) => Some(Act::Release(holder)),
+        (Act::Take(cost), None) => Some(Act::GiveBack { units: cost.units(), counted_at: grant.at }),
+        _ => None, // What is booked was spent, whoever waits.
+    }
+}

@@ -1,0 +1,88 @@
+//! What the driver's tests share: an authority on real servers, and questions for it.
+#![allow(dead_code)] // Each test file is a program of its own, and uses a part of this.
+#![allow(clippy::panic, clippy::unwrap_used)] // Where a test would.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tollgate_core::{Cost, Limit, Rate, SharedLimit, Span, TokenBucket};
+use tollgate_redis::{Address, Authority, Fleet, Settings};
+use tollgate_store::Clock;
+use tollgate_store::authority::{Act, Failure, Grant, Question, SharedKey};
+
+/// Longer than any answer takes that comes at all.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+
+pub(crate) fn address(text: &str) -> Address {
+    text.parse().unwrap_or_else(|error| panic!("{text}: {error}"))
+}
+
+pub(crate) fn fleet(text: &str) -> Arc<Fleet> {
+    fleet_with(Settings::new(address(text)))
+}
+
+pub(crate) fn fleet_with(settings: Settings) -> Arc<Fleet> {
+    Fleet::new(settings, Arc::new(Clock::new())).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// An authority that can be asked.
+pub(crate) async fn started(fleet: &Arc<Fleet>) -> Authority {
+    let authority = Authority::start(fleet);
+    assert!(authority.ready(PATIENCE).await, "not every shard can be reached: {:#?}", fleet.stats());
+    authority
+}
+
+pub(crate) async fn connect(text: &str) -> Authority {
+    started(&fleet(text)).await
+}
+
+/// A bucket of so many units, one of which comes back in ten minutes.
+pub(crate) fn bucket(units: u64) -> Arc<SharedLimit> {
+    let rate = Rate::new(1, Span::from_ticks(600_000_000_000)).unwrap();
+    shared(&TokenBucket::new(rate, units).unwrap().into())
+}
+
+pub(crate) fn shared(limit: &Limit) -> Arc<SharedLimit> {
+    Arc::new(SharedLimit::new(limit).unwrap())
+}
+
+/// A key like those that a hash makes.
+pub(crate) fn key(number: u64) -> SharedKey {
+    let scatter = |number: u64| {
+        let mixed = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb)
+    };
+    SharedKey(
+        u128::from(scatter(number.wrapping_add(1))) << 64
+            | u128::from(scatter(number.wrapping_add(1_000_003))),
+    )
+}
+
+pub(crate) fn take(number: u64, limit: &Arc<SharedLimit>) -> Question {
+    question(number, limit, Act::Take(Cost::ONE))
+}
+
+pub(crate) fn question(number: u64, limit: &Arc<SharedLimit>, act: Act) -> Question {
+    Question { key: key(number), limit: Arc::clone(limit), act }
+}
+
+pub(crate) async fn ask(authority: &Authority, question: Question) -> Result<Grant, Failure> {
+    authority.ask(question, None, PATIENCE).await
+}
+
+/// How much remains of a key, by a question that takes nothing.
+pub(crate) async fn remaining(authority: &Authority, number: u64, limit: &Arc<SharedLimit>) -> u64 {
+    let peek = question(number, limit, Act::Peek(Cost::ONE));
+    ask(authority, peek).await.unwrap_or_else(|failure| panic!("{failure}")).decision.remaining
+}
+
+/// Asks again and again until there is an answer. Panics if there is none for long.
+pub(crate) async fn until<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
+    for _ in 0..3_000 {
+        if let Some(answer) = ask().await {
+            return answer;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("waited in vain: {what}");
+}

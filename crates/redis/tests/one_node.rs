@@ -1,0 +1,259 @@
+//! One real Redis, asked through the whole driver.
+#![allow(clippy::expect_used, clippy::unwrap_used)] // A test stops at the first surprise.
+
+mod common;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::{ask, bucket, connect, fleet, question, remaining, started, take, until};
+use tollgate_core::{Concurrency, Cost, Outcome, Span};
+use tollgate_redis::Authority;
+use tollgate_store::authority::{Act, Failure};
+use tollgate_testkit::real::redis::{RedisClient, RedisServer};
+
+fn text(server: &RedisServer) -> String {
+    format!("redis://{}", server.address())
+}
+
+/// How often a command was called.
+fn calls(client: &mut RedisClient, command: &str) -> u64 {
+    let stats = client.run("INFO commandstats").text();
+    let line = stats.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:calls=")));
+    line.and_then(|line| line.split(',').next()?.parse().ok()).unwrap_or(0)
+}
+
+#[tokio::test]
+async fn takes_gives_back_and_resets() {
+    let server = RedisServer::start();
+    let (authority, limit) = (connect(&text(&server)).await, bucket(3));
+    let first = ask(&authority, take(1, &limit)).await.unwrap();
+    assert!(first.decision.is_allowed());
+    assert_eq!((first.decision.limit, first.decision.remaining), (3, 2));
+    for _ in 0..2 {
+        assert!(ask(&authority, take(1, &limit)).await.unwrap().decision.is_allowed());
+    }
+    let denied = ask(&authority, take(1, &limit)).await.unwrap().decision;
+    assert!(
+        matches!(denied.outcome, Outcome::NotNow { retry_after } if retry_after > Span::ZERO),
+        "{denied:?}"
+    );
+
+    let back = Act::GiveBack { units: 2, counted_at: first.at };
+    assert!(ask(&authority, question(1, &limit, back)).await.is_ok());
+    assert_eq!(remaining(&authority, 1, &limit).await, 2);
+    assert!(ask(&authority, take(1, &limit)).await.unwrap().decision.is_allowed(), "a denial was remembered");
+    assert!(ask(&authority, question(1, &limit, Act::Reset)).await.is_ok());
+    assert_eq!(remaining(&authority, 1, &limit).await, 3);
+    assert_eq!(remaining(&authority, 2, &limit).await, 3);
+}
+
+#[tokio::test]
+async fn holds_are_released_once() {
+    let server = RedisServer::start();
+    let limit = common::shared(&Concurrency::new(2, Span::from_ticks(60_000_000_000)).unwrap().into());
+    let authority = connect(&text(&server)).await;
+    let held = ask(&authority, take(1, &limit)).await.unwrap().holder.expect("a name to release it by");
+    assert!(ask(&authority, take(1, &limit)).await.unwrap().decision.is_allowed());
+    assert_eq!(ask(&authority, take(1, &limit)).await.unwrap().decision.outcome, Outcome::Busy);
+    let release = || ask(&authority, question(1, &limit, Act::Release(held)));
+    assert!(release().await.unwrap().decision.is_allowed());
+    assert!(!release().await.unwrap().decision.is_allowed());
+    assert!(ask(&authority, take(1, &limit)).await.unwrap().decision.is_allowed());
+}
+
+/// So many tasks ask for one key, each so often; how many were admitted.
+async fn storm(
+    authority: &Authority,
+    limit: &Arc<tollgate_core::SharedLimit>,
+    tasks: usize,
+    asks: usize,
+) -> usize {
+    let tasks: Vec<_> = (0..tasks)
+        .map(|_| {
+            let (authority, limit) = (authority.clone(), Arc::clone(limit));
+            tokio::spawn(async move {
+                let mut admitted = 0;
+                for _ in 0..asks {
+                    let answer = ask(&authority, take(7, &limit)).await.expect("an answer");
+                    admitted += usize::from(answer.decision.is_allowed());
+                }
+                admitted
+            })
+        })
+        .collect();
+    let mut admitted = 0;
+    for task in tasks {
+        admitted += task.await.unwrap();
+    }
+    admitted
+}
+
+#[test]
+fn two_threads_share_one_limit_exactly() {
+    let server = RedisServer::start();
+    let fleet = fleet(&text(&server));
+    let limit = bucket(100);
+    let thread = || {
+        let (fleet, limit) = (Arc::clone(&fleet), Arc::clone(&limit));
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async { storm(&started(&fleet).await, &limit, 4, 125).await })
+        })
+    };
+    let threads = [thread(), thread()];
+    let admitted: usize = threads.map(|thread| thread.join().unwrap()).iter().sum();
+    assert_eq!(admitted, 100);
+}
+
+#[tokio::test]
+async fn a_hot_key_costs_few_commands() {
+    let server = RedisServer::start();
+    let (authority, limit) = (connect(&text(&server)).await, bucket(1_000_000));
+    let mut client = server.client();
+    let before = calls(&mut client, "evalsha");
+    assert_eq!(storm(&authority, &limit, 256, 40).await, 256 * 40);
+    let commands = calls(&mut client, "evalsha") - before;
+    assert!(commands > 0 && commands <= 256 * 40 / 20, "{commands} commands for {} asks", 256 * 40);
+    assert_eq!(remaining(&authority, 7, &limit).await, 1_000_000 - 256 * 40);
+}
+
+#[tokio::test]
+async fn many_keys_share_a_round_trip() {
+    let server = RedisServer::start();
+    let (authority, limit) = (connect(&text(&server)).await, bucket(10));
+    let questions = (0..100).map(|number| (take(number, &limit), None));
+    let answers = authority.ask_all(questions, common::PATIENCE).await;
+    assert!(answers.iter().all(|answer| answer.is_ok_and(|grant| grant.decision.remaining == 9)));
+    let stats = authority.fleet().stats();
+    assert_eq!((stats[0].asks, stats[0].flights, stats[0].calls), (100, 1, 1));
+}
+
+#[tokio::test]
+async fn a_denied_key_is_not_asked_for_again() {
+    let server = RedisServer::start();
+    let (authority, limit) = (connect(&text(&server)).await, bucket(1));
+    assert!(ask(&authority, take(1, &limit)).await.unwrap().decision.is_allowed());
+    assert!(!ask(&authority, take(1, &limit)).await.unwrap().decision.is_allowed());
+    let before = authority.fleet().stats()[0].asks;
+    let again = ask(&authority, take(1, &limit)).await.unwrap().decision;
+    assert!(again.retry_after().is_some(), "{again:?}");
+    assert_eq!(authority.fleet().stats()[0].asks, before);
+}
+
+#[tokio::test]
+async fn scripts_that_were_forgotten_are_loaded_again() {
+    let server = RedisServer::start();
+    let (authority, limit) = (connect(&text(&server)).await, bucket(1_000));
+    let mut client = server.client();
+    for round in 1..=20 {
+        client.run("SCRIPT FLUSH");
+        let questions = (0..40).map(|number| (take(number, &limit), None));
+        let answers = authority.ask_all(questions, common::PATIENCE).await;
+        assert!(
+            answers.iter().all(|answer| answer.is_ok_and(|grant| grant.decision.remaining == 1_000 - round))
+        );
+    }
+    assert!(calls(&mut client, "eval") >= 1);
+}
+
+#[tokio::test]
+async fn a_cut_connection_charges_once_and_comes_back() {
+    let server = RedisServer::start();
+    let (authority, limit) = (connect(&text(&server)).await, bucket(1_000));
+    let mut client = server.client();
+    // Frozen, so that what was sent is certainly on its way when the connection is cut.
+    client.run("CLIENT PAUSE 100000 WRITE");
+    let asked = tokio::spawn({
+        let (authority, limit) = (authority.clone(), Arc::clone(&limit));
+        async move { ask(&authority, take(1, &limit)).await }
+    });
+    until("the question is on its way", async || (authority.fleet().stats()[0].flights == 1).then_some(()))
+        .await;
+    client.run("CLIENT KILL TYPE normal SKIPME yes");
+    assert_eq!(asked.await.unwrap(), Err(Failure::Unreachable));
+    client.run("CLIENT UNPAUSE");
+    assert!(authority.ready(common::PATIENCE).await);
+    let left = remaining(&authority, 1, &limit).await;
+    assert!(left >= 999, "charged more than once: {left}");
+}
+
+#[tokio::test]
+async fn a_frozen_server_costs_the_deadline_and_late_grants_are_given_back() {
+    let server = RedisServer::start();
+    let (authority, limit) = (connect(&text(&server)).await, bucket(1_000));
+    assert_eq!(remaining(&authority, 1, &limit).await, 1_000);
+    server.freeze();
+    let questions = (0..10).map(|number| (question(number, &limit, Act::Take(Cost::new(5))), None));
+    let answers = authority.ask_all(questions, Duration::from_millis(20)).await;
+    assert_eq!(answers, vec![Err(Failure::TimedOut); 10]);
+    server.thaw();
+    until("late grants are given back", async || {
+        (authority.fleet().stats()[0].late_grants == 10).then_some(())
+    })
+    .await;
+    for number in 0..10 {
+        assert_eq!(remaining(&authority, number, &limit).await, 1_000);
+    }
+}
+
+#[tokio::test]
+async fn who_goes_away_before_the_answer_keeps_nothing() {
+    let server = RedisServer::start();
+    let (authority, limit) = (connect(&text(&server)).await, bucket(1_000));
+    server.freeze();
+    let asked = tokio::spawn({
+        let (authority, limit) = (authority.clone(), Arc::clone(&limit));
+        async move { ask(&authority, take(1, &limit)).await }
+    });
+    until("the question is on its way", async || (authority.fleet().stats()[0].flights == 1).then_some(()))
+        .await;
+    asked.abort();
+    let _ = asked.await;
+    server.thaw();
+    until("the grant is given back", async || (authority.fleet().stats()[0].late_grants == 1).then_some(()))
+        .await;
+    assert_eq!(remaining(&authority, 1, &limit).await, 1_000);
+}
+
+#[tokio::test]
+async fn a_server_that_dies_is_not_asked_and_comes_back() {
+    let mut server = RedisServer::start();
+    let (authority, limit) = (connect(&text(&server)).await, bucket(1_000));
+    server.kill();
+    until("the breaker opens", async || {
+        (ask(&authority, take(1, &limit)).await == Err(Failure::NotAsked)).then_some(())
+    })
+    .await;
+    server.restart();
+    until("it answers again", async || ask(&authority, take(1, &limit)).await.ok()).await;
+    until("the breaker closes", async || {
+        let _ = ask(&authority, take(1, &limit)).await;
+        (authority.fleet().stats()[0].breakers_open == 0).then_some(())
+    })
+    .await;
+    let stats = &authority.fleet().stats()[0];
+    assert!(stats.openings >= 1 && stats.breaks >= 1, "{stats:?}");
+}
+
+#[tokio::test]
+async fn nodes_count_themselves() {
+    let server = RedisServer::start();
+    let one = connect(&text(&server)).await;
+    until("one node", async || (one.fleet().nodes() == 1).then_some(())).await;
+    let two = connect(&text(&server)).await;
+    until("both know of two", async || (one.fleet().nodes() == 2 && two.fleet().nodes() == 2).then_some(()))
+        .await;
+    drop(two);
+    until("one is gone", async || (one.fleet().nodes() == 1).then_some(())).await;
+}
+
+#[tokio::test]
+async fn nobody_waits_for_a_server_that_was_never_there() {
+    let authority = Authority::start(&fleet("redis://127.0.0.1:1"));
+    let limit = bucket(10);
+    until("it is known to be away", async || {
+        (ask(&authority, take(1, &limit)).await == Err(Failure::Unreachable)).then_some(())
+    })
+    .await;
+}
