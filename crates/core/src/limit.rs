@@ -272,11 +272,15 @@ impl Limit {
         self.with_used(was.used(state, now), now)
     }
 
+    /// The most units that an unused key could have at once.
+    pub fn capacity(&self) -> u64 {
+        self.decide(&mut self.fresh(), Ask::peek(Cost::ZERO, Time::default())).limit
+    }
+
     /// The state of a key that has used so many units, or all there are, at `now`.
     #[must_use]
     pub fn with_used(&self, units: u64, now: Time) -> State {
-        let mut state = self.fresh();
-        let capacity = self.decide(&mut state, Ask::peek(Cost::ZERO, now)).limit;
+        let (mut state, capacity) = (self.fresh(), self.capacity());
         // Booked, because a queue has more places than it admits in one request.
         self.decide(&mut state, Ask::book(Cost::new(units.min(capacity)), now));
         state

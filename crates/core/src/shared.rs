@@ -8,7 +8,6 @@
 mod tests;
 
 use crate::algorithm::concurrency::Holder;
-use crate::ask::{Ask, Cost};
 use crate::decision::{Decision, Outcome};
 use crate::error::LimitError;
 use crate::limit::Limit;
@@ -58,7 +57,7 @@ impl SharedLimit {
         if !limit.fits_script(tick) {
             return Err(LimitError::NotShared);
         }
-        let units = limit.decide(&mut limit.fresh(), Ask::peek(Cost::ZERO, Time::default())).limit;
+        let units = limit.capacity();
         let cost_max = limit.cost_max();
         Ok(SharedLimit { limit, tick, units, cost_max })
     }
@@ -66,6 +65,11 @@ impl SharedLimit {
     /// The limit as the script knows it: what decides the same way, at the same tick.
     pub fn limit(&self) -> &Limit {
         &self.limit
+    }
+
+    /// Tells apart what cannot be read with each other's numbers, as [`Limit::shape`]: a moment means something else at another tick.
+    pub fn shape(&self) -> (u64, Tick) {
+        (self.limit.shape(), self.tick)
     }
 
     /// The tick of the shared count.

@@ -1,13 +1,15 @@
 //! Leases: what a caller carries away from [`crate::Engine::acquire`], to bring it back when it is done.
 //!
 //! The engine keeps no list of them. A lease names the holds themselves, and the process that gave it out: elsewhere, or after a
-//! restart, the same numbers may stand for somebody else's.
+//! restart, the same numbers may stand for somebody else's. What is held of a limit that others share can be released by any of them.
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use thiserror::Error;
-use tollgate_core::{Concurrency, Holder, Limit, LimitError, Span};
+use tollgate_core::{Concurrency, Holder, Limit, LimitError, SharedLimit, Span};
+use tollgate_store::authority::SharedKey;
 
 /// A right to be at it, until it is released or its deadline passes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,18 +26,33 @@ pub(crate) struct LeaseIssuer {
     process: [u8; 8],
     /// Holds have deadlines of their own, so that any limit of the kind can end them.
     any_limit: Limit,
+    any_shared_limit: Arc<SharedLimit>,
+}
+
+/// Stands where the length of a key stands, for a hold whose counter others share.
+const SHARED: u64 = u64::MAX;
+
+/// One of the things that a lease holds.
+pub(crate) enum Hold<'a> {
+    /// Units of a limit of this process.
+    Here { key: &'a [u8], holder: Holder },
+    /// Units of a limit that others share.
+    Shared { name: SharedKey, holder: Holder },
 }
 
 impl LeaseIssuer {
     pub(crate) fn new(process: u64) -> Result<LeaseIssuer, LimitError> {
-        Ok(LeaseIssuer {
-            process: process.to_le_bytes(),
-            any_limit: Concurrency::new(1, Span::from_ticks(1))?.into(),
-        })
+        let any_limit = Concurrency::new(1, Span::from_ticks(1_000_000_000))?.into();
+        let any_shared_limit = SharedLimit::new(&any_limit)?.into();
+        Ok(LeaseIssuer { process: process.to_le_bytes(), any_limit, any_shared_limit })
     }
 
     pub(crate) fn any_limit(&self) -> &Limit {
         &self.any_limit
+    }
+
+    pub(crate) fn any_shared_limit(&self) -> &Arc<SharedLimit> {
+        &self.any_shared_limit
     }
 
     /// A lease that holds nothing yet.
@@ -43,20 +60,41 @@ impl LeaseIssuer {
         Lease(self.process.to_vec())
     }
 
-    /// The keys and holders of a lease of this process.
-    pub(crate) fn holds<'a>(&self, lease: &'a Lease) -> impl Iterator<Item = (&'a [u8], Holder)> {
-        let mut rest = lease.0.strip_prefix(&self.process).unwrap_or_default();
-        std::iter::from_fn(move || {
-            let (length, after) = rest.split_first_chunk()?;
-            let (key, after) = after.split_at_checked(usize::try_from(u64::from_le_bytes(*length)).ok()?)?;
-            let (holder, after) = after.split_first_chunk()?;
+    /// What a lease holds: in this process, if it is the one that gave it out, and elsewhere.
+    pub(crate) fn holds<'a>(&self, lease: &'a Lease) -> impl Iterator<Item = Hold<'a>> {
+        let (process, mut rest) = lease.0.split_at_checked(self.process.len()).unwrap_or_default();
+        let is_own = process == self.process;
+        let holds = std::iter::from_fn(move || {
+            let (hold, after) = read_hold(rest)?;
             rest = after;
-            Some((key, Holder::from_number(u64::from_le_bytes(*holder))))
-        })
+            Some(hold)
+        });
+        holds.filter(move |hold| is_own || matches!(hold, Hold::Shared { .. }))
     }
 }
 
+/// The first of the holds, and what follows it.
+fn read_hold(bytes: &[u8]) -> Option<(Hold<'_>, &[u8])> {
+    let (&length, after) = bytes.split_first_chunk()?;
+    let length = u64::from_le_bytes(length);
+    let name_bytes = if length == SHARED { size_of::<SharedKey>() } else { usize::try_from(length).ok()? };
+    let (name, after) = after.split_at_checked(name_bytes)?;
+    let (&holder, after) = after.split_first_chunk()?;
+    let holder = Holder::from_number(u64::from_le_bytes(holder));
+    let hold = match name.try_into() {
+        Ok(name) if length == SHARED => Hold::Shared { name: SharedKey(u128::from_le_bytes(name)), holder },
+        _ => Hold::Here { key: name, holder },
+    };
+    Some((hold, after))
+}
+
 impl Lease {
+    pub(crate) fn add_shared(&mut self, name: SharedKey, holder: Holder) {
+        self.0.extend_from_slice(&SHARED.to_le_bytes());
+        self.0.extend_from_slice(&name.0.to_le_bytes());
+        self.0.extend_from_slice(&holder.number().to_le_bytes());
+    }
+
     pub(crate) fn add(&mut self, key: &[u8], holder: Holder) {
         self.0.extend_from_slice(&(key.len() as u64).to_le_bytes());
         self.0.extend_from_slice(key);

@@ -11,7 +11,7 @@
 //! let clock = Clock::new();
 //! engine.load(&[Source::new("rules.yaml", rules)], clock.now())?;
 //!
-//! let verdict = engine.decide(&Request::policy("search", b"user:4711"), clock.now())?.ready();
+//! let verdict = engine.decide(&Request::policy("search", b"user:4711"), clock.now())?;
 //! assert!(verdict.allowed());
 //! assert_eq!(verdict.tightest().map(|ruling| ruling.decision.remaining), Some(19));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -37,27 +37,31 @@
 //! engine.load(&[Source::new("shop.yaml", rules)], clock.now())?;
 //!
 //! let login = [Descriptor::new(&[("path", "/login"), ("address", "192.0.2.1")])];
-//! assert!(engine.decide(&Request::new("shop", &login), clock.now())?.ready().allowed());
-//! assert!(!engine.decide(&Request::new("shop", &login), clock.now())?.ready().allowed());
+//! assert!(engine.decide(&Request::new("shop", &login), clock.now())?.allowed());
+//! assert!(!engine.decide(&Request::new("shop", &login), clock.now())?.allowed());
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
 mod engine;
+mod fleet;
 mod key;
 mod lease;
 mod meeting;
 mod own_limit;
+mod pending;
 mod request;
 mod switches;
 mod verdict;
 
-pub use engine::{Asks, Engine, EngineError, EngineSettings, Step, Throttle};
+pub use engine::{Engine, EngineError, EngineSettings, Released, Resumed, Step, Throttle};
 pub use lease::{Lease, NotALease};
+pub use pending::Pending;
 pub use request::{Descriptor, Known, OwnLimit, Request, RequestError, Subject};
 pub use switches::Switched;
 pub use tollgate_core as core;
 pub use tollgate_policy as policy;
 pub use tollgate_policy::{Problems, Source};
+pub use tollgate_store::authority;
 pub use tollgate_store::{Clock, LedgerSettings, Stats};
 pub use verdict::{DecidedBy, Force, Ruling, Status, Verdict};
 

@@ -9,10 +9,14 @@ use tollgate_policy::{
 };
 use tollgate_store::{Charge, Key};
 
-use crate::engine::{Engine, Question, Scratch};
+use crate::engine::{Engine, Inquiry, Scratch};
+use crate::fleet::SharedCounter;
 use crate::key::{KeyBuffer, percentile};
+use crate::pending::FailTerms;
 use crate::request::{Descriptor, Known, Request, RequestError, Subject};
-use crate::verdict::{Answer, Force, Ruling, Status, Usual};
+use crate::verdict::{Answer, DecidedBy, Force, Ruling, Status, Usual};
+
+mod sharing;
 
 /// Stands where a decision is about to be written.
 const UNDECIDED: Decision = Decision { outcome: Outcome::Never, limit: 0, remaining: 0, reset_after: None };
@@ -27,8 +31,27 @@ pub(crate) struct Meeting<'a> {
     charges: Usual<Charge<'a>>,
     /// Charges, by their index, whose counters were kept under another limit before, and under which. Nearly always there are none.
     carried_over: SmallVec<[(usize, &'a Limit); 1]>,
+    /// Charges that others share, in order.
+    shared: SmallVec<[Shared; 1]>,
     /// Whether a quota rule admits the request whatever its counters say, because it only counts.
     has_lenient_quota: bool,
+}
+
+/// A charge on a counter that others share.
+struct Shared {
+    /// Which one.
+    index: usize,
+    counter: SharedCounter,
+    terms: FailTerms,
+}
+
+/// Whose counter it is.
+struct Keyed {
+    key: Key,
+    /// What it is in the fleet, where it is shared.
+    counter: Option<SharedCounter>,
+    /// How far a rollout has to have come to include it.
+    percentile: u8,
 }
 
 /// One descriptor on its way to its limits.
@@ -48,10 +71,18 @@ struct Terms {
 }
 
 impl<'a> Meeting<'a> {
-    pub(crate) fn new(engine: &'a Engine, question: &Question<'a>) -> Meeting<'a> {
-        let Question { request, now, .. } = *question;
-        let (answer, charges, carried_over) = (Answer::default(), SmallVec::new(), SmallVec::new());
-        Meeting { engine, request, now, answer, charges, carried_over, has_lenient_quota: false }
+    pub(crate) fn new(engine: &'a Engine, inquiry: &Inquiry<'a>) -> Meeting<'a> {
+        let Inquiry { request, now, .. } = *inquiry;
+        Meeting {
+            engine,
+            request,
+            now,
+            answer: Answer::default(),
+            charges: SmallVec::new(),
+            carried_over: SmallVec::new(),
+            shared: SmallVec::new(),
+            has_lenient_quota: false,
+        }
     }
 
     /// Has the memory fetched that deciding will look at.
@@ -85,9 +116,9 @@ impl<'a> Meeting<'a> {
                 let (engine, approach) = (self.engine, Approach { place_index, place, tier });
                 if self.applies(place) {
                     let terms = Terms { cost: self.request.cost, carried: false, refund: false };
-                    self.meet(&approach, terms, &[], |limit| {
-                        let bytes = key_buffer.of_policy(&place.limits()[limit], key);
-                        (engine.ledger.key(bytes), percentile_if(place, limit, bytes))
+                    self.meet(&approach, terms, &[], |limit, quota| {
+                        let bytes = key_buffer.of_policy(limit, key);
+                        keyed(engine, limit, quota, bytes)
                     });
                 } else {
                     self.answer.statuses.push(Status::NoLimit);
@@ -117,13 +148,12 @@ impl<'a> Meeting<'a> {
                 refund: descriptor.refund,
             };
             if descriptor.limit.is_some() {
-                let key = engine.ledger.key(key_buffer.of_own_limit(domain.name(), descriptor.entries));
-                self.meet_own(own.next(), key, terms);
+                let bytes = key_buffer.of_own_limit(domain.name(), descriptor.entries);
+                self.meet_own(own.next(), bytes, terms);
             } else if let Some(approach) = approach {
-                self.meet(approach, terms, &replaced, |limit| {
-                    let placed = &approach.place.limits()[limit];
-                    let bytes = key_buffer.of_descriptor(approach.place, placed, descriptor.entries);
-                    (engine.ledger.key(bytes), percentile_if(approach.place, limit, bytes))
+                self.meet(approach, terms, &replaced, |limit, quota| {
+                    let bytes = key_buffer.of_descriptor(approach.place, limit, descriptor.entries);
+                    keyed(engine, limit, quota, bytes)
                 });
             } else {
                 self.answer.statuses.push(Status::NoLimit);
@@ -150,14 +180,13 @@ impl<'a> Meeting<'a> {
         place.rule().enabled && !self.engine.switches.spares_rule(place.id())
     }
 
-    /// Meets the limits of one place. `key` says whose counter it is under each of them, and how far a rollout has to have
-    /// come to include it.
+    /// Meets the limits of one place. `key` says whose counter it is under each of them.
     fn meet(
         &mut self,
         approach: &Approach<'a>,
         terms: Terms,
         replaced: &[&str],
-        mut key: impl FnMut(usize) -> (Key, u8),
+        mut key: impl FnMut(&PlacedLimit, &Quota) -> Keyed,
     ) {
         let Approach { place_index, place, tier } = *approach;
         let first = self.answer.rulings.len();
@@ -171,7 +200,7 @@ impl<'a> Meeting<'a> {
                 Allowance::Quota(_) if placed.name().is_some_and(|name| replaced.contains(&name)) => continue,
                 Allowance::Quota(quota) => quota,
             };
-            let (key, percentile) = key(limit_index);
+            let Keyed { key, counter, percentile } = key(placed, quota);
             let force = match place.rule() {
                 _ if terms.refund => Force::Refund,
                 rule if rule.shadow_mode || percentile >= placed.enforce_percent() => Force::Shadow,
@@ -179,8 +208,13 @@ impl<'a> Meeting<'a> {
                 _ => Force::Enforced,
             };
             let charge_index = self.charges.len();
-            let before = placed.counted_before(tier, &quota.limit, self.now);
-            self.carried_over.extend(before.map(|was| (charge_index, was)));
+            if let Some(counter) = counter {
+                let terms = FailTerms { mode: placed.fail_mode(), percent: placed.local_percent() };
+                self.shared.push(Shared { index: charge_index, counter, terms });
+            } else {
+                let before = placed.counted_before(tier, &quota.limit, self.now);
+                self.carried_over.extend(before.map(|was| (charge_index, was)));
+            }
             let intent = intent(self.request.peek, &quota.limit, placed.overshoot(), terms.carried);
             let charge = Charge {
                 key,
@@ -202,8 +236,12 @@ impl<'a> Meeting<'a> {
     }
 
     /// Meets a limit that the request brought along.
-    fn meet_own(&mut self, quota: Option<&'a Quota>, key: Key, terms: Terms) {
+    fn meet_own(&mut self, quota: Option<&'a Quota>, key: &[u8], terms: Terms) {
         let Some(quota) = quota else { return self.answer.statuses.push(Status::NoLimit) };
+        let index = self.charges.len();
+        let counter = self.engine.shared_counter(key, quota, None);
+        self.shared.extend(counter.map(|counter| Shared { index, counter, terms: FailTerms::default() }));
+        let key = self.engine.ledger.key(key);
         let intent = intent(self.request.peek, &quota.limit, Overshoot::ByCaller, terms.carried);
         let force = if terms.refund { Force::Refund } else { Force::Enforced };
         let shadow = force == Force::Refund;
@@ -228,6 +266,7 @@ impl<'a> Meeting<'a> {
             period: quota.period,
             cost: charge.cost.units(),
             decision: UNDECIDED,
+            decided_by: DecidedBy::Ledger,
             force,
         });
         self.charges.push(charge);
@@ -274,11 +313,12 @@ impl<'a> Meeting<'a> {
     /// Units that come back do so whatever becomes of the rest; after that, the limit is only looked at. What is held comes back
     /// by its name, or at its deadline: some units of some holder would be somebody else's.
     fn give_back(&mut self) {
-        for (charge, ruling) in self.charges.iter_mut().zip(&self.answer.rulings) {
+        for (index, (charge, ruling)) in self.charges.iter_mut().zip(&self.answer.rulings).enumerate() {
             if ruling.force != Force::Refund {
                 continue;
             }
-            if charge.intent != Intent::Peek && !matches!(charge.limit, Limit::Concurrency(_)) {
+            let is_here = self.shared.iter().all(|shared| shared.index != index);
+            if is_here && charge.intent != Intent::Peek && !matches!(charge.limit, Limit::Concurrency(_)) {
                 let refund = Refund::at_once(charge.cost.units(), self.now);
                 self.engine.ledger.give_back(charge.key, charge.limit, refund);
             }
@@ -293,6 +333,7 @@ impl<'a> Meeting<'a> {
             return;
         }
         let quotas = self.answer.statuses.iter().filter_map(|status| self.quota(status));
+        // Of those that others share, nothing is known yet: they may admit.
         let (over, admitting): (Usual<_>, Usual<_>) = quotas.partition(|range| self.is_over(range.clone()));
         if admitting.is_empty() && !self.has_lenient_quota {
             return;
@@ -315,8 +356,8 @@ impl<'a> Meeting<'a> {
 
     /// Whether any limit denies that counts.
     fn is_over(&self, range: Range<usize>) -> bool {
-        self.charges[range].iter().filter(|charge| !charge.shadow).any(|charge| {
-            let peek = Charge { intent: Intent::Peek, ..*charge };
+        range.filter(|&index| !self.charges[index].shadow && !self.is_shared(index)).any(|index| {
+            let peek = Charge { intent: Intent::Peek, ..self.charges[index] };
             !self.engine.ledger.decide(&peek, self.now).is_allowed()
         })
     }
@@ -340,9 +381,13 @@ fn intent(peek: bool, limit: &Limit, overshoot: Overshoot, carried: bool) -> Int
     }
 }
 
-/// How far a rollout has to have come to include this key: only computed where one is under way.
-fn percentile_if(place: &Place, limit: usize, key: &[u8]) -> u8 {
-    if place.limits()[limit].enforce_percent() < 100 { percentile(key) } else { 0 }
+fn keyed(engine: &Engine, limit: &PlacedLimit, quota: &Quota, bytes: &[u8]) -> Keyed {
+    Keyed {
+        key: engine.ledger.key(bytes),
+        counter: engine.shared_counter(bytes, quota, limit.consistency()),
+        // Only computed where a rollout is under way.
+        percentile: if limit.enforce_percent() < 100 { percentile(bytes) } else { 0 },
+    }
 }
 
 fn check_tier(place: &Place, tier: Option<&str>) -> Result<(), RequestError> {

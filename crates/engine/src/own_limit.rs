@@ -39,5 +39,6 @@ fn quota(own: OwnLimit, default: DefaultAlgorithm) -> Option<Quota> {
             }
         }
     };
-    Some(Quota { limit, units: own.requests_per_unit, period })
+    // Whoever shares it builds what is shared: most do not.
+    Some(Quota { limit, units: own.requests_per_unit, period, shared: None })
 }

@@ -9,6 +9,7 @@ use arc_swap::Guard;
 use smallvec::SmallVec;
 use tollgate_core::{CalendarUnit, Decision, Holder, Outcome, Span, Tick, Time};
 use tollgate_policy::{Period, Place, PlaceIndex, PlacedLimit, RuleId, Snapshot};
+use tollgate_store::authority::Failure;
 
 /// Most requests meet at most so many limits; more cost an allocation.
 const LIMITS_USUAL: usize = 2;
@@ -36,18 +37,54 @@ pub(crate) struct Answer {
     pub(crate) rulings: Usual<Ruling>,
     /// Who holds units now, by the index of the ruling that gave them.
     pub(crate) holders: SmallVec<[(usize, Holder); 1]>,
+    /// Why an authority did not answer, where one was asked and did not.
+    pub(crate) failure: Option<Failure>,
+}
+
+impl Answer {
+    /// Whoever denied a request; or, of one that passes, whoever knew least.
+    pub(crate) fn decided_by(&self, passes: bool) -> DecidedBy {
+        let counts = |ruling: &&Ruling| if passes { !ruling.is_free() } else { ruling.denies() };
+        let deciding = self.rulings.iter().filter(counts).map(|ruling| ruling.decided_by).max();
+        deciding.unwrap_or(DecidedBy::Ledger)
+    }
 }
 
 /// A list of as many things as a request usually meets limits.
 pub(crate) type Usual<T> = SmallVec<[T; LIMITS_USUAL]>;
 
 /// Who has decided.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DecidedBy {
+    /// Nobody: the request was denied before it came to that.
+    Nobody,
     /// The counters of this process.
     Ledger,
+    /// The counters that the fleet shares.
+    Authority,
+    /// The share of this process, because the authority was away.
+    FailLocal,
+    /// The rule, which lets everything pass while the authority is away.
+    FailOpen,
+    /// The rule, which lets nothing pass while the authority is away.
+    FailClosed,
     /// Nobody asked the counters: an operator has switched them off.
     KillSwitch,
+}
+
+impl DecidedBy {
+    /// In a word, for header fields, logs and metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            DecidedBy::Nobody => "nobody",
+            DecidedBy::Ledger => "ledger",
+            DecidedBy::Authority => "authority",
+            DecidedBy::FailLocal => "fail_local",
+            DecidedBy::FailOpen => "fail_open",
+            DecidedBy::FailClosed => "fail_closed",
+            DecidedBy::KillSwitch => "kill_switch",
+        }
+    }
 }
 
 /// What became of one descriptor (or of the policy's key).
@@ -75,6 +112,8 @@ pub struct Ruling {
     pub cost: u64,
     /// The answer.
     pub decision: Decision,
+    /// Whose answer it is.
+    pub decided_by: DecidedBy,
     /// How far the answer counts.
     pub force: Force,
 }
@@ -100,9 +139,14 @@ impl Verdict {
         self.allowed
     }
 
-    /// Who has decided.
+    /// Who has decided: of a denied request, whoever denied it; of one that passes, whoever knew least.
     pub fn decided_by(&self) -> DecidedBy {
         self.decided_by
+    }
+
+    /// Why an authority did not answer, where one was asked and did not.
+    pub fn failure(&self) -> Option<Failure> {
+        self.answer.failure
     }
 
     /// When it was decided.
@@ -179,6 +223,11 @@ impl Ruling {
         self.counter
     }
 
+    /// Whether the request passes whatever the limit says.
+    fn is_free(&self) -> bool {
+        !matches!(self.force, Force::Enforced | Force::Quota)
+    }
+
     /// Whether the limit denies.
     pub fn is_over(&self) -> bool {
         !self.decision.is_allowed()
@@ -186,7 +235,7 @@ impl Ruling {
 
     /// Whether the limit denies, and that counts.
     pub fn denies(&self) -> bool {
-        self.is_over() && matches!(self.force, Force::Enforced | Force::Quota)
+        self.is_over() && !self.is_free()
     }
 
     /// How long whoever is denied is told to wait. Where the limit itself cannot say: for somebody to finish, a second; and where the

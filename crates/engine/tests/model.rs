@@ -194,7 +194,7 @@ fn remaining(engine: &Engine) -> HashMap<(usize, usize, &'static str), u64> {
         for value in ["x", "y"] {
             let entries = [(rule.key, value)];
             let descriptors = [Descriptor { cost: Some(0), ..Descriptor::new(&entries) }];
-            let verdict = engine.decide(&Request::new("d", &descriptors), NOW).unwrap().ready();
+            let verdict = engine.decide(&Request::new("d", &descriptors), NOW).unwrap();
             for (window, ruling) in verdict.rulings().iter().enumerate() {
                 all.insert((index, window, value), ruling.decision.remaining);
             }
@@ -218,7 +218,7 @@ proptest! {
                 .map(|(entries, question)| Descriptor { refund: question.refund, ..Descriptor::new(entries) })
                 .collect();
             let request = Request { peek: asked.peek, ..Request::new("d", &descriptors).cost(asked.cost) };
-            let verdict = engine.decide(&request, NOW).unwrap().ready();
+            let verdict = engine.decide(&request, NOW).unwrap();
             prop_assert_eq!(verdict.allowed(), model.ask(asked), "{:?}", asked);
             prop_assert_eq!(verdict.statuses().len(), asked.questions.len());
             prop_assert!(verdict.allowed() || verdict.rulings().iter().any(tollgate::Ruling::denies));

@@ -127,7 +127,7 @@ policies:
   booked: {requests: 1, period: 1m, burst: 10, overshoot: book}
 ";
     let engine = engine(rules);
-    let ask = |policy, cost| engine.decide(&Request::policy(policy, b"k").cost(cost), START).unwrap().ready();
+    let ask = |policy, cost| engine.decide(&Request::policy(policy, b"k").cost(cost), START).unwrap();
     ask("hour-and-held", 1);
     assert_eq!(seconds(&ask("hour-and-held", 1)), Some(3_600));
     ask("second-and-day", 2);
@@ -147,9 +147,9 @@ fn what_is_held_can_be_released_whatever_it_costs() {
     let engine = engine(HELD);
     let entries = [("a", "1")];
     let descriptors = [Descriptor { cost: Some(1), ..Descriptor::new(&entries) }];
-    let (step, lease) = engine.acquire(&Request::new("d", &descriptors), START).unwrap();
-    assert!(step.ready().allowed());
-    assert!(engine.release(&lease.unwrap(), START));
+    let (verdict, lease) = engine.acquire(&Request::new("d", &descriptors), START).unwrap();
+    assert!(verdict.allowed());
+    assert!(engine.release(&lease.unwrap(), START).here);
 }
 
 #[test]
@@ -159,7 +159,7 @@ fn a_refund_ends_nobody_elses_hold() {
     let descriptors = [Descriptor::new(&entries)];
     let (_, lease) = engine.acquire(&Request::new("d", &descriptors), START).unwrap();
     ask(&engine, START, &["a=1@-1"]);
-    assert!(engine.release(&lease.unwrap(), START));
+    assert!(engine.release(&lease.unwrap(), START).here);
 }
 
 #[test]

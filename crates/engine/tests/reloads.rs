@@ -176,9 +176,9 @@ fn counts_outlive_a_tier() {
 fn one_who_changes_tiers_has_one_quota() {
     let engine = engine("policies: {p: {requests: 2, period: 1h, tiers: {pro: {requests: 2, period: 1d}}}}");
     let request = Request::policy("p", b"k").cost(2);
-    assert!(engine.decide(&request, START).unwrap().ready().allowed());
-    assert!(!engine.decide(&request.tier("pro"), START).unwrap().ready().allowed());
-    assert!(!engine.decide(&request, START).unwrap().ready().allowed());
+    assert!(engine.decide(&request, START).unwrap().allowed());
+    assert!(!engine.decide(&request.tier("pro"), START).unwrap().allowed());
+    assert!(!engine.decide(&request, START).unwrap().allowed());
 }
 
 #[test]
@@ -187,9 +187,9 @@ fn each_tier_is_read_with_its_own_numbers() {
     let all_used = |before: &str, after: &str, used: u64| {
         let engine = engine(&policy(before));
         let request = |cost| Request::policy("p", b"k").tier("pro").cost(cost);
-        assert!(engine.decide(&request(used), START).unwrap().ready().allowed(), "{before}");
+        assert!(engine.decide(&request(used), START).unwrap().allowed(), "{before}");
         install(&engine, &policy(after), START);
-        let verdict = engine.decide(&request(1), START).unwrap().ready();
+        let verdict = engine.decide(&request(1), START).unwrap();
         assert!(
             !verdict.allowed(),
             "{} left after {before} became {after}",
@@ -206,8 +206,7 @@ fn each_tier_is_read_with_its_own_numbers() {
 fn left_later(before: &str, cost: u64, after: &str, start: Time, wait_s: u64) -> Vec<u64> {
     let engine = engine(&format!("policies: {{p: {{{before}}}}}"));
     let keys: Vec<Vec<u8>> = (0..100_u8).map(|key| vec![key]).collect();
-    let ask =
-        |key: &[u8], cost, now| engine.decide(&Request::policy("p", key).cost(cost), now).unwrap().ready();
+    let ask = |key: &[u8], cost, now| engine.decide(&Request::policy("p", key).cost(cost), now).unwrap();
     for key in &keys {
         assert!(ask(key, cost, start).allowed());
     }
@@ -261,7 +260,7 @@ fn nobody_gains_from_a_reload_that_two_threads_meet() {
     let passes = |key: &str| {
         let entries = [("a", key)];
         let descriptors = [Descriptor::new(&entries)];
-        engine.decide(&Request::new("d", &descriptors), START).unwrap().ready().allowed()
+        engine.decide(&Request::new("d", &descriptors), START).unwrap().allowed()
     };
     for key in &keys {
         assert!(passes(key) && passes(key) && !passes(key));

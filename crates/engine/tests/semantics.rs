@@ -33,7 +33,7 @@ fn all_limits_must_admit_and_a_denied_request_takes_nothing() {
 fn what_no_rule_knows_passes() {
     check(TWO, &[(&["c=1"], "pass -"), (&["a=1,b=1"], "pass -"), (&["c=1", "a=1"], "pass - 1")]);
     let other = engine(TWO).decide(&Request::new("other", &[Descriptor::new(&[("a", "1")])]), START);
-    assert_eq!(summary(&other.unwrap().ready()), "pass -");
+    assert_eq!(summary(&other.unwrap()), "pass -");
 }
 
 #[test]
@@ -199,7 +199,7 @@ descriptors:
     let descriptors = [Descriptor::new(&entries)];
     let request =
         Request { subject: Subject::Descriptors { domain: "d", descriptors: &descriptors }, ..request };
-    assert_eq!(summary(&engine.decide(&request, START).unwrap().ready()), "deny 0!");
+    assert_eq!(summary(&engine.decide(&request, START).unwrap()), "deny 0!");
     check_on(&engine, &[(&["b=1@0"], "deny 0!")]);
 }
 
@@ -210,7 +210,7 @@ fn a_request_brings_its_own_limit() {
     let own = |requests_per_unit, unit| {
         let limit = Some(OwnLimit { requests_per_unit, unit });
         let descriptors = [Descriptor { limit, ..Descriptor::new(&entries) }];
-        engine.decide(&Request::new("d", &descriptors), START).map(|step| summary(&step.ready()))
+        engine.decide(&Request::new("d", &descriptors), START).map(|verdict| summary(&verdict))
     };
     assert_eq!(own(2, Some(Unit::Hour)).unwrap(), "pass 1");
     assert_eq!(own(2, Some(Unit::Hour)).unwrap(), "pass 0");
@@ -222,7 +222,7 @@ fn a_request_brings_its_own_limit() {
     for unit in [Some(Unit::Hour), None] {
         let limit = Some(OwnLimit { requests_per_unit: 0, unit });
         let descriptors = [Descriptor { limit, ..Descriptor::new(&entries) }];
-        let elsewhere = engine.decide(&Request::new("nowhere", &descriptors), START).unwrap().ready();
+        let elsewhere = engine.decide(&Request::new("nowhere", &descriptors), START).unwrap();
         assert_eq!(summary(&elsewhere), "pass -");
     }
 }
@@ -240,7 +240,7 @@ fn a_peek_takes_nothing_and_gives_nothing_back() {
     ] {
         let descriptors = [descriptor];
         let request = Request::new("d", &descriptors).cost(cost).peek();
-        assert_eq!(summary(&engine.decide(&request, START).unwrap().ready()), expected, "{descriptor:?}");
+        assert_eq!(summary(&engine.decide(&request, START).unwrap()), expected, "{descriptor:?}");
     }
     check_on(&engine, &[(&["a=1"], "pass 0")]);
 }
@@ -333,7 +333,7 @@ policies:
     check_on(&engine, &[(&["t=nobody"], "pass 0"), (&["t=acme"], "pass 2"), (&["t=vip"], "pass *")]);
     let policy = |tier| {
         let subject = Subject::Policy { name: "p", key: b"k", tier };
-        engine.decide(&Request { subject, cost: 1, peek: false }, START).map(|step| summary(&step.ready()))
+        engine.decide(&Request { subject, cost: 1, peek: false }, START).map(|verdict| summary(&verdict))
     };
     assert_eq!(policy(Some("pro")).unwrap(), "pass 2");
     assert_eq!(policy(None).unwrap(), "deny 0!");
@@ -399,27 +399,27 @@ policies:
     let engine = engine(rules);
     let descriptors = [Descriptor::new(&[("a", "1")])];
     for request in [Request::policy("p", b"k"), Request::new("d", &descriptors).cost(2)] {
-        let (step, lease) = engine.acquire(&request, START).unwrap();
-        assert!(step.ready().allowed());
-        let (step, none) = engine.acquire(&request, START).unwrap();
-        assert!(!step.ready().allowed() && none.is_none());
+        let (verdict, lease) = engine.acquire(&request, START).unwrap();
+        assert!(verdict.allowed());
+        let (verdict, none) = engine.acquire(&request, START).unwrap();
+        assert!(!verdict.allowed() && none.is_none());
         let lease: tollgate::Lease = lease.unwrap().to_string().parse().unwrap();
-        assert!(engine.release(&lease, START));
-        assert!(!engine.release(&lease, START), "twice");
-        let (step, again) = engine.acquire(&request, START).unwrap();
-        assert!(step.ready().allowed() && again.is_some());
-        let (step, _) = engine.acquire(&request, later(Duration::from_secs(31))).unwrap();
-        assert!(step.ready().allowed(), "past the deadline");
-        assert!(!engine.release(&again.unwrap(), later(Duration::from_secs(31))));
+        assert!(engine.release(&lease, START).here);
+        assert!(!engine.release(&lease, START).here, "twice");
+        let (verdict, again) = engine.acquire(&request, START).unwrap();
+        assert!(verdict.allowed() && again.is_some());
+        let (verdict, _) = engine.acquire(&request, later(Duration::from_secs(31))).unwrap();
+        assert!(verdict.allowed(), "past the deadline");
+        assert!(!engine.release(&again.unwrap(), later(Duration::from_secs(31))).here);
     }
     let nothing = engine.acquire(&Request::policy("q", b"k"), START).unwrap_err();
     assert_eq!(nothing, RequestError::NothingToHold);
     assert_eq!(
-        summary(&engine.decide(&Request::policy("q", b"k"), START).unwrap().ready()),
+        summary(&engine.decide(&Request::policy("q", b"k"), START).unwrap()),
         "pass 0",
         "nothing was taken"
     );
     assert!("xyz".parse::<tollgate::Lease>().is_err());
     let foreign: tollgate::Lease = "00".repeat(40).parse().unwrap();
-    assert!(!engine.release(&foreign, START));
+    assert!(!engine.release(&foreign, START).here);
 }

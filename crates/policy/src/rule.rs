@@ -1,8 +1,9 @@
 //! A rule: what a place in the policy asks of the requests that reach it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use tollgate_core::Limit;
+use tollgate_core::{Limit, SharedLimit};
 
 /// What is asked of the requests that reach one place: a descriptor of a domain, or a named policy.
 #[derive(Clone, Debug, PartialEq)]
@@ -64,6 +65,16 @@ pub struct Quota {
     pub units: u64,
     /// The period, as written. A calendar month has none.
     pub period: Period,
+    /// What decides where the count is shared. Numbers may be too large for that.
+    pub shared: Option<Arc<SharedLimit>>,
+}
+
+impl Quota {
+    /// A limit that was written as so many units per period.
+    pub fn new(limit: Limit, units: u64, period: Period) -> Quota {
+        let shared = SharedLimit::new(&limit).ok().map(Arc::new);
+        Quota { limit, units, period, shared }
+    }
 }
 
 /// The period of a quota, as its rule puts it.

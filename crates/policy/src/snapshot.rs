@@ -266,6 +266,11 @@ impl PlacedLimit {
         self.terms.fail_mode
     }
 
+    /// The part of the limit, in percent, that one process spends on its own then; `None` follows the number of processes.
+    pub fn local_percent(&self) -> Option<u8> {
+        self.terms.local_percent
+    }
+
     /// The names of its tiers.
     pub fn tier_names(&self) -> impl Iterator<Item = &str> {
         self.terms.tiers.iter().map(|(name, _)| name.as_str())

@@ -12,7 +12,9 @@ mod yaml;
 
 use std::cell::{OnceCell, RefCell};
 use std::future::Future;
+use std::pin::pin;
 use std::sync::{Arc, LazyLock};
+use std::task::{Context, Poll, Waker};
 
 use axum::Router;
 use http::HeaderValue;
@@ -47,6 +49,14 @@ thread_local! {
 struct Served {
     gate: Arc<Gate>,
     router: OnceCell<Router>,
+}
+
+/// What has nothing to wait for, at once.
+pub(crate) fn at_once<F: Future>(future: F) -> F::Output {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(output) => output,
+        Poll::Pending => panic!("it waits"),
+    }
 }
 
 /// Shows a gate that has not counted anything yet, with rules of every kind.

@@ -1,16 +1,20 @@
 //! What every protocol asks: the engine, the clock that times it, and the metrics that its verdicts are counted in.
 
+mod begun;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use http::HeaderMap;
 use tollgate::core::{Decision, Limit, Time};
 use tollgate::policy::{FileSpec, Problems, Snapshot, Source};
-use tollgate::{Clock, Engine, EngineError, EngineSettings, Lease, Request, RequestError, Throttle, Verdict};
+use tollgate::{Clock, Engine, EngineError, EngineSettings, Request, RequestError, Throttle, Verdict};
 
+pub(crate) use self::begun::{Begun, Granted, has_held};
 use crate::access::{self, Access};
 use crate::client_address::AddressSettings;
 use crate::metrics::{Metrics, Outcomes, Protocol};
+use crate::store::Store;
 
 /// How the gate answers.
 #[derive(Clone, Debug)]
@@ -49,6 +53,8 @@ pub struct Gate {
     settings: GateSettings,
     metrics: Metrics,
     access: Access,
+    /// Where counters are shared, if they are.
+    store: Option<Store>,
     readiness: AtomicU8,
 }
 
@@ -66,6 +72,7 @@ impl Gate {
             metrics: Metrics::new(settings.near_limit_ratio),
             settings,
             access: Access::default(),
+            store: None,
             readiness: AtomicU8::new(STARTING),
         })
     }
@@ -74,6 +81,21 @@ impl Gate {
     #[must_use]
     pub(crate) fn with_access(self, access: Access) -> Gate {
         Gate { access, ..self }
+    }
+
+    /// A gate that shares its counters with others.
+    #[must_use]
+    pub(crate) fn with_store(self, store: Store) -> Gate {
+        Gate { engine: self.engine.sharing(store.secret()), store: Some(store), ..self }
+    }
+
+    /// Whether counters are shared, so that an answer may have to be waited for.
+    pub(crate) fn is_sharing(&self) -> bool {
+        self.store.is_some()
+    }
+
+    pub(crate) fn store(&self) -> Option<&Store> {
+        self.store.as_ref()
     }
 
     /// Reads rules and puts them in the place of those before. If anything is wrong with them, those before stay.
@@ -96,11 +118,15 @@ impl Gate {
         self.clock.now()
     }
 
-    /// Decides a request, and counts what was decided. A peek is counted too, but as no decision.
+    /// Decides a request, and counts what was decided. A peek is counted too, but as no decision. For callers that cannot wait: where
+    /// counters are shared, the rules answer as if those were out of reach.
     pub(crate) fn decide(&self, request: &Request<'_>, protocol: Protocol) -> Result<Verdict, RequestError> {
         let now = self.clock.now();
-        let answer = self.engine.decide(request, now).map(tollgate::Step::ready);
-        self.observe(request, &answer, protocol, now);
+        let answer = self.engine.decide(request, now);
+        match &answer {
+            Ok(verdict) => self.observe(verdict, request.peek, protocol, now),
+            Err(_) => self.metrics.observe_bad_request(protocol),
+        }
         answer
     }
 
@@ -147,26 +173,6 @@ impl Gate {
         &self.access
     }
 
-    /// Decides a request that holds what it is given.
-    pub(crate) fn acquire(
-        &self,
-        request: &Request<'_>,
-        protocol: Protocol,
-    ) -> Result<(Verdict, Option<Lease>), RequestError> {
-        let now = self.clock.now();
-        let (answer, lease) = match self.engine.acquire(request, now) {
-            Ok((step, lease)) => (Ok(step.ready()), lease),
-            Err(error) => (Err(error), None),
-        };
-        self.observe(request, &answer, protocol, now);
-        answer.map(|verdict| (verdict, lease))
-    }
-
-    /// Ends what a lease holds. False if it held nothing any more.
-    pub(crate) fn release(&self, lease: &Lease) -> bool {
-        self.engine.release(lease, self.clock.now())
-    }
-
     /// Gets ready to decide for a caller that brings its own limit with every call.
     pub(crate) fn prepare_throttle(&self, key: &[u8], limit: &Limit, cost: u64) -> Throttle {
         self.engine.prepare_throttle(key, limit, cost)
@@ -177,12 +183,16 @@ impl Gate {
         let now = self.clock.now();
         decisions.clear();
         decisions.extend(throttles.iter().map(|throttle| self.engine.decide_throttle(throttle, now)));
-        let took = self.clock.now().since(now);
+        self.observe_throttles(throttles, decisions, now);
+    }
+
+    fn observe_throttles(&self, throttles: &[Throttle], decisions: &[Decision], since: Time) {
+        let took = self.clock.now().since(since);
         let is_peek = |throttle: &Throttle| throttle.cost() == 0;
         for _ in throttles.iter().filter(|throttle| is_peek(throttle)) {
             self.metrics.observe_peek(Protocol::Resp);
         }
-        let taken = throttles.iter().zip(&*decisions).filter(|(throttle, _)| !is_peek(throttle));
+        let taken = throttles.iter().zip(decisions).filter(|(throttle, _)| !is_peek(throttle));
         self.metrics.observe_throttles(taken.map(|(_, decision)| decision), took);
     }
 
@@ -221,22 +231,14 @@ impl Gate {
         }
     }
 
-    fn observe(
-        &self,
-        request: &Request<'_>,
-        answer: &Result<Verdict, RequestError>,
-        protocol: Protocol,
-        since: Time,
-    ) {
-        match answer {
-            Ok(_) if request.peek => self.metrics.observe_peek(protocol),
-            Ok(verdict) => {
-                let mut outcomes = Outcomes::default();
-                outcomes.count(verdict.allowed());
-                self.metrics.observe_rules(verdict);
-                self.metrics.observe(protocol, outcomes, self.clock.now().since(since));
-            }
-            Err(_) => self.metrics.observe_bad_request(protocol),
+    fn observe(&self, verdict: &Verdict, is_peek: bool, protocol: Protocol, since: Time) {
+        if is_peek {
+            self.metrics.observe_peek(protocol);
+            return;
         }
+        let mut outcomes = Outcomes::default();
+        outcomes.count(verdict.allowed());
+        self.metrics.observe_rules(verdict);
+        self.metrics.observe(protocol, outcomes, self.clock.now().since(since));
     }
 }

@@ -11,6 +11,8 @@ mod structured;
 #[cfg(test)]
 mod tests;
 
+use std::fmt::Write as _;
+
 use tollgate::Verdict;
 
 pub(crate) use advice::{Advice, window};
@@ -66,5 +68,10 @@ pub(crate) fn each(
     }
     if let Some(delay_s) = advice.retry_after_s() {
         number(delay_s, "retry-after", &mut tell);
+    }
+    if let Some(failure) = verdict.failure() {
+        buffer.clear();
+        let _ = write!(buffer, "{}: {failure}", verdict.decided_by().name()); // A string takes everything.
+        tell("x-tollgate-reason", buffer);
     }
 }

@@ -20,6 +20,7 @@ mod room;
 mod secret;
 mod serve;
 mod settings;
+mod store;
 mod stream;
 mod tls;
 mod workers;

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use tollgate::core::{Decision, Span, Time};
 use tollgate::policy::{Place, RuleId};
-use tollgate::{Force, Ruling, Stats, Status, Verdict};
+use tollgate::{DecidedBy, Force, Ruling, Stats, Status, Verdict};
 
 use chunked::Chunked;
 pub(crate) use classic::classic;
@@ -47,7 +47,13 @@ pub(crate) struct Metrics {
     reloads: Reloads,
     /// Requests without the token that they need, by protocol.
     unauthorized: [AtomicU64; Protocol::ALL.len()],
+    /// Decisions on limits that are shared, by [`SHARED_BY`].
+    shared: [AtomicU64; SHARED_BY.len()],
 }
+
+/// Who may have decided on a limit that is shared.
+const SHARED_BY: [DecidedBy; 4] =
+    [DecidedBy::Authority, DecidedBy::FailLocal, DecidedBy::FailOpen, DecidedBy::FailClosed];
 
 /// What a rule is called in labels.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -93,6 +99,7 @@ impl Metrics {
             near_limit_ppm,
             reloads: Reloads::default(),
             unauthorized: Default::default(),
+            shared: Default::default(),
         }
     }
 
@@ -107,6 +114,9 @@ impl Metrics {
     /// Counts what the rules of a verdict have said.
     pub(crate) fn observe_rules(&self, verdict: &Verdict) {
         let shard = self.shard();
+        if verdict.decided_by() != DecidedBy::Ledger {
+            verdict.rulings().iter().for_each(|ruling| self.observe_shared(ruling.decided_by));
+        }
         for status in verdict.statuses() {
             // One decision of a rule, however many limits it has. What was given back is none.
             let Some(ruling) = verdict.tightest_of(status).filter(|ruling| ruling.force != Force::Refund)
@@ -127,6 +137,13 @@ impl Metrics {
                 }
                 None => shard.special(Special::Other).observe(answer),
             }
+        }
+    }
+
+    /// Counts a decision on a limit that is shared.
+    pub(crate) fn observe_shared(&self, decided_by: DecidedBy) {
+        if let Some(at) = SHARED_BY.iter().position(|by| *by == decided_by) {
+            self.shared[at].fetch_add(1, Ordering::Relaxed);
         }
     }
 

@@ -11,6 +11,7 @@ use crate::ask::{Ask, Cost, Refund};
 use crate::decision::{Decision, Outcome};
 use crate::error::LimitError;
 use crate::script::{Script, Scripted, script, span_fits, span_in_ticks};
+use crate::share::Share;
 use crate::time::{Span, Tick, Time};
 
 /// At most N units held at once, each hold for at most a given time.
@@ -108,6 +109,11 @@ impl Concurrency {
         };
         let remaining = self.units.saturating_sub(held);
         Decision { outcome, limit: self.units, remaining, reset_after: None }
+    }
+
+    /// The limit of a node that has this share of the units.
+    pub(crate) fn share(&self, share: Share) -> Concurrency {
+        Concurrency { units: share.of(self.units), ..*self }
     }
 }
 

@@ -13,6 +13,7 @@ use crate::decision::{Decision, Outcome};
 use crate::error::LimitError;
 use crate::rate::Rate;
 use crate::script::{Script, Scripted, WINDOW_UNITS_MAX, script, span_fits};
+use crate::share::Share;
 use crate::time::{Span, Tick, Time};
 use crate::window::{Window, Windows};
 use crate::word::{Packed, WordLayout};
@@ -72,6 +73,11 @@ impl FixedWindow {
             Ordering::Equal => (window, count),
             Ordering::Greater => (self.windows.at(window.end), count),
         }
+    }
+
+    /// The limit of a node that has this share of the units.
+    pub(crate) fn share(&self, share: Share) -> FixedWindow {
+        FixedWindow { units: share.of(self.units), ..self.clone() }
     }
 }
 

@@ -11,6 +11,7 @@ use crate::decision::Decision;
 use crate::error::LimitError;
 use crate::rate::Rate;
 use crate::script::{Script, Scripted};
+use crate::share::Share;
 use crate::time::{Tick, Time};
 use crate::word::Packed;
 
@@ -24,6 +25,11 @@ impl LeakyBucket {
     /// A bucket that holds `size` units and leaks at `rate`.
     pub fn new(rate: Rate, size: u64) -> Result<LeakyBucket, LimitError> {
         Ok(LeakyBucket { bucket: TokenBucket::new(rate, size)? })
+    }
+
+    /// The limit of a node that has this share of the size and of the rate.
+    pub(crate) fn share(&self, share: Share) -> LeakyBucket {
+        LeakyBucket { bucket: self.bucket.share(share) }
     }
 }
 

@@ -14,6 +14,7 @@ use crate::divisor::Divisor;
 use crate::error::LimitError;
 use crate::rate::Rate;
 use crate::script::{Script, Scripted, interval_in_ticks, script, span_fits};
+use crate::share::Share;
 use crate::time::{Span, Tick, Time};
 use crate::word::Packed;
 
@@ -54,6 +55,15 @@ impl LeakyQueue {
             remaining: places(self.wait_ticks_max.checked_sub(wait_ticks)),
             reset_after: Some(Span(wait_ticks)),
         }
+    }
+
+    /// The limit of a node that has this share of the rate, and so of the places: nobody waits longer.
+    pub(crate) fn share(&self, share: Share) -> LeakyQueue {
+        let debt_ticks = (Span::MAX.0 - self.wait_ticks_max) / 2;
+        let interval_ticks = share.interval_ticks(self.interval.number()).min(debt_ticks);
+        let units = share.of(self.units).min(debt_ticks / interval_ticks);
+        let debt_ticks_max = 2 * units * interval_ticks + self.wait_ticks_max;
+        LeakyQueue { units, interval: Divisor::new(interval_ticks), debt_ticks_max, ..*self }
     }
 }
 

@@ -11,6 +11,7 @@ use crate::decision::{Decision, Outcome};
 use crate::error::LimitError;
 use crate::rate::Rate;
 use crate::script::{Script, Scripted, script, span_fits, span_in_ticks};
+use crate::share::Share;
 use crate::time::{Span, Tick, Time};
 
 /// Exactly N units in any period.
@@ -74,6 +75,11 @@ impl SlidingLog {
             }
         }
         Span::ZERO
+    }
+
+    /// The limit of a node that has this share of the units.
+    pub(crate) fn share(&self, share: Share) -> SlidingLog {
+        SlidingLog { units: share.of(self.units), ..*self }
     }
 }
 

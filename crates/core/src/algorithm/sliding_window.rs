@@ -18,6 +18,7 @@ use crate::decision::{Decision, Outcome};
 use crate::error::LimitError;
 use crate::rate::Rate;
 use crate::script::{Script, Scripted, WINDOW_UNITS_MAX, product_fits, script, span_fits, span_in_ticks};
+use crate::share::Share;
 use crate::time::{Span, Tick, Time};
 use crate::window::{Period, Window, Windows};
 use crate::word::{Packed, WordLayout};
@@ -159,6 +160,11 @@ impl SlidingWindow {
             sight.left.0 + self.period.fades_after(sight.current, room).0
         };
         Span(asked_late + retry_ticks)
+    }
+
+    /// The limit of a node that has this share of the units.
+    pub(crate) fn share(&self, share: Share) -> SlidingWindow {
+        SlidingWindow { units: share.of(self.units), ..*self }
     }
 }
 

@@ -16,6 +16,7 @@ use crate::decision::{Decision, Outcome};
 use crate::error::LimitError;
 use crate::rate::Rate;
 use crate::script::{Script, Scripted, WINDOW_UNITS_MAX, product_fits, script, span_fits, span_in_ticks};
+use crate::share::Share;
 use crate::time::{Span, Tick, Time};
 use crate::window::{Period, Window};
 
@@ -158,6 +159,11 @@ impl SubWindows {
             None => state.counts.push(units),
         }
         state.newest_start = window.start;
+    }
+
+    /// The limit of a node that has this share of the units.
+    pub(crate) fn share(&self, share: Share) -> SubWindows {
+        SubWindows { units: share.of(self.units), ..*self }
     }
 }
 

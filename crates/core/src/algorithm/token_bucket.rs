@@ -19,6 +19,7 @@ use crate::divisor::Divisor;
 use crate::error::LimitError;
 use crate::rate::Rate;
 use crate::script::{SPAN_US_MAX, Script, Scripted, interval_in_ticks, script, span_fits};
+use crate::share::Share;
 use crate::time::{Span, Tick, Time};
 use crate::word::Packed;
 
@@ -92,6 +93,16 @@ impl TokenBucket {
             Outcome::NotNow { retry_after: Span(retry_ticks) }
         };
         self.answer(outcome, backlog_ticks)
+    }
+
+    /// The limit of a node that has this share of the burst and of the rate.
+    pub(crate) fn share(&self, share: Share) -> TokenBucket {
+        let interval_ticks = share.interval_ticks(self.interval.number());
+        let burst = share.of(self.burst).min(Span::MAX.0 / interval_ticks);
+        let capacity_ticks = burst * interval_ticks;
+        let reads_foreign_states = self.backlog_ticks_max == u64::MAX;
+        let backlog_ticks_max = if reads_foreign_states { u64::MAX } else { 2 * capacity_ticks };
+        TokenBucket { burst, interval: Divisor::new(interval_ticks), capacity_ticks, backlog_ticks_max }
     }
 }
 

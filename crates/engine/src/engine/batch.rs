@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use tollgate_core::Time;
 use tollgate_policy::{Quota, Snapshot};
 
-use super::{Borrowed, Engine, Found, Purpose, Question};
+use super::{Borrowed, Engine, Found, Inquiry, Purpose};
 use crate::meeting::Meeting;
 use crate::request::{Request, RequestError};
 use crate::verdict::{Answer, DecidedBy, Usual, Verdict};
@@ -34,13 +34,13 @@ pub(super) fn decide(
     let mut scratch = Borrowed::take();
     let mut index = 0;
     for several in requests.chunks(LOOKED_AT) {
-        let questions: Several<Question<'_>> =
-            several.iter().map(|request| Question { request, purpose: Purpose::Pass, now }).collect();
+        let inquiries: Several<Inquiry<'_>> =
+            several.iter().map(|request| Inquiry { request, purpose: Purpose::Pass, now }).collect();
         let snapshot = verdict.snapshot.as_deref();
-        let rules: Several<_> = questions.iter().map(|question| rules(engine, question, snapshot)).collect();
+        let rules: Several<_> = inquiries.iter().map(|inquiry| rules(engine, inquiry, snapshot)).collect();
         let mut looks: Several<Look<'_>> = SmallVec::new();
-        for (question, rules) in questions.iter().zip(&rules) {
-            looks.push(look(engine, question, rules, &mut scratch));
+        for (inquiry, rules) in inquiries.iter().zip(&rules) {
+            looks.push(look(engine, inquiry, rules, &mut scratch));
         }
         for look in looks {
             let found = match look {
@@ -71,8 +71,8 @@ enum Look<'a> {
 /// The rules in force, and the limits that a request brings along. Nothing, where an operator has switched them off.
 type Rules<'a> = Result<Option<(&'a Snapshot, Usual<Quota>)>, RequestError>;
 
-fn rules<'a>(engine: &Engine, question: &Question<'_>, snapshot: Option<&'a Snapshot>) -> Rules<'a> {
-    let request = question.request;
+fn rules<'a>(engine: &Engine, inquiry: &Inquiry<'_>, snapshot: Option<&'a Snapshot>) -> Rules<'a> {
+    let request = inquiry.request;
     let snapshot = request.answerable_by(snapshot)?;
     if engine.switches.spares_domain(request.domain()) {
         return Ok(None);
@@ -82,16 +82,16 @@ fn rules<'a>(engine: &Engine, question: &Question<'_>, snapshot: Option<&'a Snap
 
 fn look<'a>(
     engine: &'a Engine,
-    question: &Question<'a>,
+    inquiry: &Inquiry<'a>,
     rules: &'a Rules<'a>,
     scratch: &mut Borrowed,
 ) -> Look<'a> {
     let (snapshot, own) = match rules {
         Ok(Some((snapshot, own))) => (*snapshot, own),
-        Ok(None) => return Look::Spared(question.request),
+        Ok(None) => return Look::Spared(inquiry.request),
         Err(error) => return Look::Refused(error.clone()),
     };
-    let mut meeting = Meeting::new(engine, question);
+    let mut meeting = Meeting::new(engine, inquiry);
     match meeting.arrange(snapshot, own, &mut scratch.0.key) {
         Ok(()) => {
             meeting.prefetch();

@@ -1,6 +1,8 @@
 //! Questions and answers in short, for tables of them.
 #![allow(dead_code, clippy::unwrap_used, clippy::panic)] // Each test uses some of it.
 
+pub(crate) mod authority;
+
 use std::time::Duration;
 
 use tollgate::core::Time;
@@ -46,6 +48,11 @@ impl<'a> Written<'a> {
 }
 
 pub(crate) fn ask(engine: &Engine, now: Time, descriptors: &[&str]) -> Verdict {
+    with_request(descriptors, |request| engine.decide(request, now).unwrap())
+}
+
+/// Shows the request about descriptors of the domain `d`.
+pub(crate) fn with_request<R>(descriptors: &[&str], ask: impl FnOnce(&Request<'_>) -> R) -> R {
     let written: Vec<_> = descriptors.iter().map(|text| Written::new(text)).collect();
     let descriptors: Vec<Descriptor<'_>> = written
         .iter()
@@ -55,7 +62,7 @@ pub(crate) fn ask(engine: &Engine, now: Time, descriptors: &[&str]) -> Verdict {
             ..Descriptor::new(entries)
         })
         .collect();
-    engine.decide(&Request::new("d", &descriptors), now).unwrap().ready()
+    ask(&Request::new("d", &descriptors))
 }
 
 /// What became of each descriptor: `-` no limit, `*` unlimited, else what remains, with `!` if it is over.

@@ -73,7 +73,7 @@ impl Reader<'_, '_> {
         self.check_given(numbers, shape, title);
         let (units, period) = (numbers.units.given()?, numbers.period.given()?);
         let limit = self.limit_of(numbers, units, period, shape)?;
-        Some(Allowance::Quota(Quota { limit, units: units.value, period: period.value }))
+        Some(Allowance::Quota(Quota::new(limit, units.value, period.value)))
     }
 
     /// Says what is missing.
@@ -213,6 +213,8 @@ fn explain(
             format!("a `concurrency` limit keeps account of {units_max} at once at most, not {count}"),
             format!("write a number up to {units_max}"),
         ),
+        // No limit of a file fails so: whether it can be shared is asked later, where that is wanted.
+        LimitError::NotShared => (units.mark, error.to_string(), "write smaller numbers".to_owned()),
         LimitError::UnknownZone { name } => (
             shape.zone.given().map_or(period.mark, |given| given.mark),
             format!("unknown time zone {}", quote(name)),

@@ -46,10 +46,13 @@ impl Reader<'_, '_> {
         });
         let local_fraction = self.field(fields, "local_fraction", Reader::fraction);
         self.check_fail_mode(&fail_mode, &local_fraction);
+        let allowance = allowance.flatten()?;
+        let allowances = std::iter::once(&allowance).chain(tiers.iter().map(|(_, allowance)| allowance));
+        self.check_consistency(&consistency, allowances);
         Some(RuleLimit {
             name,
             replaces,
-            allowance: allowance.flatten()?,
+            allowance,
             tiers,
             overshoot: overshoot.value().unwrap_or_default(),
             enforce_percent: enforce_percent.value().unwrap_or(100),
@@ -192,6 +195,24 @@ impl Reader<'_, '_> {
             self.wrong(mark, what, format!("remove `{key}`, or remove `unlimited`"));
         }
         true
+    }
+
+    /// Whoever asks for a shared count must be able to have one.
+    fn check_consistency<'a>(
+        &mut self,
+        consistency: &Found<Consistency>,
+        mut allowances: impl Iterator<Item = &'a Allowance>,
+    ) {
+        let Some(given) = consistency.given().filter(|given| given.value != Consistency::Local) else {
+            return;
+        };
+        let cannot = |allowance: &Allowance| matches!(allowance, Allowance::Quota(quota) if quota.shared.is_none() && quota.units > 0);
+        if allowances.any(cannot) {
+            let what = "these numbers are too large for a count that is shared";
+            let hint = "write `consistency: local`, or smaller numbers: a shared count can tell apart 2^53 \
+                        (about 9 quadrillion) unit-seconds";
+            self.wrong(given.mark, what, hint);
+        }
     }
 
     fn check_fail_mode(&mut self, fail_mode: &Found<FailMode>, local_fraction: &Found<u8>) {

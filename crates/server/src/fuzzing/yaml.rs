@@ -7,7 +7,7 @@ use tollgate::core::Time;
 use tollgate::policy::{
     DefaultAlgorithm, Entry, Level, Position, Problems, Snapshot, Source, Values, read_all, read_flat,
 };
-use tollgate::{Descriptor, Engine, Request, RequestError, Ruling, Step, Subject, Verdict};
+use tollgate::{Descriptor, Engine, Request, RequestError, Ruling, Subject, Verdict};
 
 use super::{check_field, engine_settings};
 use crate::headers::{self, Wanted};
@@ -146,7 +146,7 @@ fn ask(engine: &Engine, request: &Request<'_>) {
             // However often somebody looks, nothing changes.
             let [first, second] = [(); 2].map(|()| engine.decide(&request.peek(), now).map(seen));
             assert_eq!(first, second, "{request:?}");
-            let decided = engine.decide(&request, now).map(Step::ready);
+            let decided = engine.decide(&request, now);
             // A look at several descriptors takes each for itself, though one may leave nothing for the next.
             if !matches!(request.subject, Subject::Descriptors { descriptors: [_, _, ..], .. }) {
                 let looked_at = first.map(|(allowed, _)| allowed);
@@ -159,14 +159,13 @@ fn ask(engine: &Engine, request: &Request<'_>) {
             }
             if let Ok((_, Some(lease))) = engine.acquire(&request, now) {
                 let lease = lease.to_string().parse().expect("a lease can be read back");
-                assert!(engine.release(&lease, now), "{request:?}");
+                assert!(engine.release(&lease, now).here, "{request:?}");
             }
         }
     }
 }
 
-fn seen(step: Step) -> (bool, Vec<Ruling>) {
-    let verdict = step.ready();
+fn seen(verdict: Verdict) -> (bool, Vec<Ruling>) {
     (verdict.allowed(), verdict.rulings().to_vec())
 }
 

@@ -32,7 +32,7 @@ pub(crate) fn ask(engine: &Engine, policy: &str) -> Verdict {
 
 /// What comes of asking for so many units at a moment.
 pub(crate) fn ask_at(engine: &Engine, policy: &str, cost: u64, now: Time) -> Verdict {
-    engine.decide(&Request::policy(policy, b"key").cost(cost), now).unwrap().ready()
+    engine.decide(&Request::policy(policy, b"key").cost(cost), now).unwrap()
 }
 
 /// A policy of these limits.
@@ -61,7 +61,7 @@ pub(crate) fn limit(limit: Limit, units: u64, period: Period) -> RuleLimit {
     RuleLimit {
         name: None,
         replaces: Vec::new(),
-        allowance: Allowance::Quota(Quota { limit, units, period }),
+        allowance: Allowance::Quota(Quota::new(limit, units, period)),
         tiers: Vec::new(),
         overshoot: Overshoot::ByCaller,
         enforce_percent: 100,

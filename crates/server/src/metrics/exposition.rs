@@ -11,10 +11,10 @@ use prometheus_client::encoding::{
 };
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
-use tollgate::Stats;
+use tollgate::{DecidedBy, Stats};
 
 use super::shard::{BUCKET_ENDS_NS, ProtocolTotals, RuleTotals, Special};
-use super::{Metrics, Protocol, RuleName};
+use super::{Metrics, Protocol, RuleName, SHARED_BY};
 
 /// All numbers of one moment.
 #[derive(Debug)]
@@ -26,6 +26,7 @@ pub(super) struct Exposition {
     reloads: [u64; 2],
     last_reload_good: u64,
     unauthorized: [u64; Protocol::ALL.len()],
+    shared: [u64; SHARED_BY.len()],
     ledger: Stats,
 }
 
@@ -83,6 +84,7 @@ impl Exposition {
             last_reload_good: reloads.last_good.load(Ordering::Relaxed),
             unauthorized: Protocol::ALL
                 .map(|protocol| metrics.unauthorized[protocol as usize].load(Ordering::Relaxed)),
+            shared: std::array::from_fn(|at| metrics.shared[at].load(Ordering::Relaxed)),
             ledger,
         }
     }
@@ -93,6 +95,11 @@ impl Exposition {
         let mut text = String::new();
         text::encode(&mut text, &registry)?;
         Ok(text)
+    }
+
+    fn failopen(&self) -> u64 {
+        let open = SHARED_BY.iter().position(|by| *by == DecidedBy::FailOpen);
+        open.map_or(0, |at| self.shared[at])
     }
 
     fn encode_rules(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
@@ -162,10 +169,15 @@ impl Exposition {
             ("ratelimit_ledger_reclaimed", "Idle keys forgotten, at no loss.", self.ledger.reclaimed),
             ("ratelimit_ledger_evicted", "Keys forgotten in use, for lack of memory.", self.ledger.evicted),
             ("ratelimit_redis_errors", "Failed calls of Redis.", 0),
-            ("ratelimit_failopen", "Requests let through because nobody could be asked.", 0),
+            ("ratelimit_failopen", "Decisions to let pass because nobody could be asked.", self.failopen()),
         ];
         for (name, help, value) in alone {
             counters(encoder, name, help)?.encode_counter::<NoLabelSet, _, u64>(&value, None)?;
+        }
+        let help = "Decisions on limits that are shared, by who made them.";
+        let mut family = counters(encoder, "ratelimit_shared_decisions", help)?;
+        for (decided_by, value) in SHARED_BY.into_iter().zip(self.shared) {
+            put(&mut family, &[("decided_by", decided_by.name())], value)?;
         }
         let help = "The breaker before the shared store: 0 closed or none, 1 half open, 2 open.";
         gauge(encoder, "ratelimit_circuit_state", help, &0_u64)?;

@@ -45,7 +45,7 @@ fn observe_took(metrics: &Metrics, verdict: &Verdict, took: Span) {
 }
 
 fn decide(engine: &Engine, domain: &str, descriptors: &[Descriptor<'_>]) -> Verdict {
-    engine.decide(&Request::new(domain, descriptors), NOW).unwrap().ready()
+    engine.decide(&Request::new(domain, descriptors), NOW).unwrap()
 }
 
 #[test]

@@ -37,7 +37,7 @@ use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tollgate::{Lease, Verdict};
+use tollgate::{DecidedBy, Lease, Verdict};
 use tower::Service as _;
 
 pub(crate) use self::answer::denial_body;
@@ -88,7 +88,11 @@ pub(crate) async fn serve<I>(mut stream: Stream<I>, service: Service, mut drain:
 where
     I: AsyncRead + AsyncWrite + Unpin,
 {
-    let left = quick::serve(&mut stream, &service.gate, &mut drain).await;
+    // The short way answers at once. Where counters are shared, answers may have to be waited for.
+    let left = match service.gate.is_sharing() {
+        false => quick::serve(&mut stream, &service.gate, &mut drain).await,
+        true => Left::All,
+    };
     let answer = move |request| service.clone().answer(request);
     match left {
         Left::Nothing => {}
@@ -176,21 +180,24 @@ async fn check(State(gate): State<Arc<Gate>>, request: Request) -> Result<Respon
 async fn answer_check<B: Sent>(gate: &Gate, request: http::Request<B>) -> Result<Response, Problem> {
     let (older, body) = (wants_older(&request), body(gate, request, BODY_BYTES_MAX).await?);
     let question = counted(gate, Question::read(&body))?;
-    let verdict = question.ask(false, |request| gate.decide(request, Protocol::Http))?;
+    let begun = question.ask(false, |request| gate.begin(request, Protocol::Http))?;
+    let (verdict, _) = begun.finish().await;
     Ok(respond(&verdict, older, answer::body(&verdict)))
 }
 
 async fn peek(State(gate): State<Arc<Gate>>, request: Request) -> Result<Response, Problem> {
     let (older, body) = (wants_older(&request), body(&gate, request, BODY_BYTES_MAX).await?);
     let question = counted(&gate, Question::read(&body))?;
-    let verdict = question.ask(true, |request| gate.decide(request, Protocol::Http))?;
+    let begun = question.ask(true, |request| gate.begin(request, Protocol::Http))?;
+    let (verdict, _) = begun.finish().await;
     Ok(respond(&verdict, older, answer::body(&verdict)))
 }
 
 async fn acquire(State(gate): State<Arc<Gate>>, request: Request) -> Result<Response, Problem> {
     let (older, body) = (wants_older(&request), body(&gate, request, ACQUIRE_BYTES_MAX).await?);
     let question = counted(&gate, Question::read(&body))?;
-    let (verdict, lease) = question.ask(false, |request| gate.acquire(request, Protocol::Http))?;
+    let begun = question.ask(false, |request| gate.begin_hold(request, Protocol::Http))?;
+    let (verdict, lease) = begun.finish().await;
     Ok(respond(&verdict, older, answer::body_with_lease(&verdict, lease.as_ref())))
 }
 
@@ -199,14 +206,17 @@ async fn release(State(gate): State<Arc<Gate>>, request: Request) -> Result<Resp
     let lease = counted(&gate, read_lease(&body))?;
     let lease = lease.map(|lease| lease.parse::<Lease>()).transpose();
     let lease = lease.map_err(|error| Problem::bad_request(format!("`lease`: {error}")));
-    let released = counted(&gate, lease)?.is_some_and(|lease| gate.release(&lease));
+    let released = match counted(&gate, lease)? {
+        Some(lease) => gate.release(&lease).await,
+        None => false,
+    };
     let body = if released { r#"{"released":true}"# } else { r#"{"released":false}"# };
     Ok(([(CONTENT_TYPE, JSON)], body).into_response())
 }
 
 async fn json(State(gate): State<Arc<Gate>>, request: Request) -> Result<Response, Problem> {
     let (older, body) = (wants_older(&request), body(&gate, request, BODY_BYTES_MAX).await?);
-    Ok(match json_check(&gate, &body) {
+    Ok(match json_check(&gate, &body).await {
         Ok((verdict, answer)) => respond(&verdict, older, answer),
         // In plain text, as envoyproxy/ratelimit has it.
         Err(why) => (StatusCode::BAD_REQUEST, why).into_response(),
@@ -289,12 +299,20 @@ fn wants_older<B>(request: &http::Request<B>) -> bool {
 fn respond(verdict: &Verdict, older: bool, body: String) -> Response {
     let mut response = Response::new(Body::from(body));
     if !verdict.allowed() {
-        *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
+        *response.status_mut() = denied_status(verdict);
     }
     let fields = response.headers_mut();
     fields.insert(CONTENT_TYPE, JSON);
     put_fields(fields, verdict, older);
     response
+}
+
+/// A client over its limit is told so; one that nobody could decide about is told that it is not its fault.
+fn denied_status(verdict: &Verdict) -> StatusCode {
+    match verdict.decided_by() {
+        DecidedBy::FailClosed => StatusCode::SERVICE_UNAVAILABLE,
+        _ => StatusCode::TOO_MANY_REQUESTS,
+    }
 }
 
 fn put_fields(fields: &mut HeaderMap, verdict: &Verdict, older: bool) {

@@ -33,7 +33,7 @@ use tonic_health::pb::health_server::HealthServer;
 pub(crate) use self::connection::serve;
 use self::health::GateHealth;
 use self::wire::{RateLimitRequest, RateLimitResponse, RateLimitService, RateLimitServiceServer};
-use crate::gate::Gate;
+use crate::gate::{Begun, Gate};
 use crate::metrics::Protocol;
 
 /// All headers of one request that Envoy takes, unless configured otherwise, are 60 KiB; with some room for keys.
@@ -108,7 +108,7 @@ impl RateLimitService for RateLimits {
         &self,
         request: tonic::Request<RateLimitRequest>,
     ) -> Result<tonic::Response<RateLimitResponse>, tonic::Status> {
-        let (verdict, mut response) = answer(&self.0, request.get_ref(), Protocol::Rls)?;
+        let (verdict, mut response) = answer(&self.0, request.get_ref(), Protocol::Rls).await?;
         if !verdict.allowed() {
             encode::tell_denied(&mut response, &verdict);
         }
@@ -140,16 +140,26 @@ impl From<Refusal> for tonic::Status {
 }
 
 /// Asks the gate what a message asks.
-fn answer(
+async fn answer(
     gate: &Gate,
     message: &RateLimitRequest,
     protocol: Protocol,
 ) -> Result<(Verdict, RateLimitResponse), Refusal> {
-    let verdict = decode::with_request(message, |request| gate.decide(request, protocol))
-        .inspect_err(|_| gate.metrics().observe_bad_request(protocol))??;
-    let mut response = encode::response(&verdict, gate.settings());
-    if gate.settings().rls_dynamic_metadata {
-        response.dynamic_metadata = Some(metadata::dynamic_metadata(message, &verdict));
-    }
+    let (verdict, _) = begin(gate, message, protocol)?.finish().await;
+    let response = respond(gate, message, &verdict);
     Ok((verdict, response))
+}
+
+fn begin<'g>(gate: &'g Gate, message: &RateLimitRequest, protocol: Protocol) -> Result<Begun<'g>, Refusal> {
+    let begun = decode::with_request(message, |request| gate.begin(request, protocol))
+        .inspect_err(|_| gate.metrics().observe_bad_request(protocol))?;
+    Ok(begun?)
+}
+
+fn respond(gate: &Gate, message: &RateLimitRequest, verdict: &Verdict) -> RateLimitResponse {
+    let mut response = encode::response(verdict, gate.settings());
+    if gate.settings().rls_dynamic_metadata {
+        response.dynamic_metadata = Some(metadata::dynamic_metadata(message, verdict));
+    }
+    response
 }

@@ -116,7 +116,7 @@ fn tiers_are_counted_apart() {
     let engine = engine(vec![policy("search", vec![RuleLimit { tiers, ..per_minute(5) }])]);
     let request = Request::policy("search", b"k");
     for request in [request, request.tier("pro"), request.tier("pro")] {
-        observe(&metrics, &engine.decide(&request, NOW).unwrap().ready());
+        observe(&metrics, &engine.decide(&request, NOW).unwrap());
     }
     assert_snapshot!(decisions(&metrics), @r#"
     ratelimit_decisions_total{domain="",rule="search",outcome="allowed"} 1

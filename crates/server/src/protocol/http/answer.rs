@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Serialize, Serializer};
 use tollgate::core::{Outcome, Span, Tick};
 use tollgate::policy::{Place, PlacedLimit};
-use tollgate::{Force, Lease, Ruling, Status, Verdict};
+use tollgate::{DecidedBy, Force, Lease, Ruling, Status, Verdict};
 
 use crate::headers::{Advice, window};
 
@@ -59,6 +59,9 @@ struct LimitAnswer<'a> {
     name: Option<&'a str>,
     title: &'a str,
     enforcement: &'static str,
+    /// Who has decided, if it was not this process by its own counters.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    decided_by: Option<&'static str>,
     allowed: bool,
     cost: u64,
     limit: u64,
@@ -152,6 +155,10 @@ fn reason(advice: &Advice<'_>) -> (&'static str, String) {
     let (title, ruling) = (advice.title(), advice.ruling());
     let limit = ruling.decision.limit;
     match ruling.decision.outcome {
+        _ if ruling.decided_by == DecidedBy::FailClosed => (
+            "unavailable",
+            format!("the shared count of \"{title}\" is out of reach, and nothing passes until it is back"),
+        ),
         Outcome::Never if limit == 0 => ("blocked", format!("\"{title}\" lets nothing through")),
         Outcome::Never => {
             let cost = ruling.cost;
@@ -201,6 +208,7 @@ fn limit_answer<'a>(verdict: &'a Verdict, descriptor: usize, ruling: &Ruling) ->
             Force::Shadow => "shadow",
             Force::Refund => "refund",
         },
+        decided_by: (ruling.decided_by != DecidedBy::Ledger).then(|| ruling.decided_by.name()),
         allowed: !ruling.is_over(),
         cost: ruling.cost,
         limit: ruling.decision.limit,

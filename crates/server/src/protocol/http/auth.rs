@@ -14,6 +14,7 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
+use http::StatusCode;
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use smallvec::SmallVec;
@@ -23,39 +24,51 @@ use tollgate::{Descriptor, RequestError, Verdict};
 use self::asked::{About, Asked, Key};
 use self::forwarded::Forwarded;
 use super::problem::Problem;
-use super::{JSON, counted, denial_body, put_fields};
-use crate::gate::Gate;
+use super::{JSON, counted, denial_body, denied_status, put_fields};
+use crate::gate::{Begun, Gate};
 use crate::metrics::Protocol;
 
 /// Serves the path. Whatever body comes along is not looked at.
 pub(super) async fn auth(State(gate): State<Arc<Gate>>, request: Request) -> Response {
-    answer(&gate, &request.into_parts().0)
+    answer(&gate, &request.into_parts().0).await
 }
 
 /// The answer to a request with this head.
-pub(super) fn answer(gate: &Gate, head: &Parts) -> Response {
-    match answer_or_problem(gate, head) {
+pub(super) async fn answer(gate: &Gate, head: &Parts) -> Response {
+    match answer_or_problem(gate, head).await {
         Ok(response) => response,
         Err(problem) => problem.into_response(),
     }
 }
 
-fn answer_or_problem(gate: &Gate, head: &Parts) -> Result<Response, Problem> {
+async fn answer_or_problem(gate: &Gate, head: &Parts) -> Result<Response, Problem> {
     let asked = counted(gate, Asked::read(head.uri.query().unwrap_or_default()))?;
+    match begin(gate, &asked, head)? {
+        Some(begun) => Ok(respond(&begun.finish().await.0, &asked)),
+        None => Ok(Response::default()),
+    }
+}
+
+/// Asks what is asked about a request with this head. Nothing, where there is nothing to ask.
+fn begin<'g>(gate: &'g Gate, asked: &Asked, head: &Parts) -> Result<Option<Begun<'g>>, Problem> {
     let request = Forwarded::new(head, &gate.settings().addresses);
-    let verdict = match &asked.about {
-        About::Policy { name, key } => Some(ask_policy(gate, name, key, &request)?),
+    match &asked.about {
+        About::Policy { name, key } => ask_policy(gate, name, key, &request).map(Some),
         About::Domain(name) => {
             let snapshot = counted(gate, gate.snapshot().ok_or(Problem::NotLoaded))?;
             let domain = counted(gate, find(&snapshot, name.as_deref()))?;
-            ask_domain(gate, domain, &request)?
+            ask_domain(gate, domain, &request)
         }
-    };
-    Ok(verdict.map_or_else(Response::default, |verdict| respond(&verdict, &asked)))
+    }
 }
 
 /// Counts the value of a header, or else the address, under a policy.
-fn ask_policy(gate: &Gate, policy: &str, key: &Key, request: &Forwarded<'_>) -> Result<Verdict, Problem> {
+fn ask_policy<'g>(
+    gate: &'g Gate,
+    policy: &str,
+    key: &Key,
+    request: &Forwarded<'_>,
+) -> Result<Begun<'g>, Problem> {
     let address = || {
         let address = request.address().map(|address| counted_as(address, request.ipv6_prefix()));
         address.unwrap_or_default().into_bytes()
@@ -68,11 +81,15 @@ fn ask_policy(gate: &Gate, policy: &str, key: &Key, request: &Forwarded<'_>) -> 
             None => address(),
         },
     };
-    gate.decide(&tollgate::Request::policy(policy, &key), Protocol::Http).map_err(unanswered)
+    gate.begin(&tollgate::Request::policy(policy, &key), Protocol::Http).map_err(unanswered)
 }
 
 /// Asks about the descriptors that a domain makes of a request. If there are none, nobody is asked.
-fn ask_domain(gate: &Gate, domain: &Domain, request: &Forwarded<'_>) -> Result<Option<Verdict>, Problem> {
+fn ask_domain<'g>(
+    gate: &'g Gate,
+    domain: &Domain,
+    request: &Forwarded<'_>,
+) -> Result<Option<Begun<'g>>, Problem> {
     let mut made: SmallVec<[(&str, Cow<'_, str>); 8]> = SmallVec::new();
     let mut ends: SmallVec<[usize; 4]> = SmallVec::new();
     for recipe in domain.forward_auth() {
@@ -91,7 +108,7 @@ fn ask_domain(gate: &Gate, domain: &Domain, request: &Forwarded<'_>) -> Result<O
     let descriptors: SmallVec<[Descriptor<'_>; 4]> =
         starts.zip(&ends).map(|(start, end)| Descriptor::new(&entries[start..*end])).collect();
     let question = tollgate::Request::new(domain.name(), &descriptors);
-    gate.decide(&question, Protocol::Http).map(Some).map_err(unanswered)
+    gate.begin(&question, Protocol::Http).map(Some).map_err(unanswered)
 }
 
 /// The domain of this name; without a name, the only one that there can be.
@@ -139,7 +156,9 @@ fn unanswered(error: RequestError) -> Problem {
 fn respond(verdict: &Verdict, asked: &Asked<'_>) -> Response {
     let mut response = Response::default();
     if !verdict.allowed() {
-        *response.status_mut() = asked.deny;
+        // What the proxy's configuration asks for is what the proxy understands.
+        let is_usual = asked.deny == StatusCode::TOO_MANY_REQUESTS;
+        *response.status_mut() = if is_usual { denied_status(verdict) } else { asked.deny };
         *response.body_mut() = Body::from(denial_body(verdict));
         response.headers_mut().insert(CONTENT_TYPE, JSON);
     }

@@ -2,6 +2,7 @@
 
 mod about;
 mod client;
+mod gaps;
 mod pending;
 mod policy;
 mod table;
@@ -14,6 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tollgate::core::Limit;
 
+use self::gaps::Gap;
 use self::pending::Pending;
 use super::frame::Arguments;
 use super::reply::{Replies, Version};
@@ -38,6 +40,8 @@ pub(super) struct Session<'g> {
     is_admitted: bool,
     is_over: bool,
     pending: Pending,
+    /// Answers that have to be waited for.
+    gaps: Vec<Gap<'g>>,
     /// The numbers that came with the last call that brought a limit, and that limit: most clients bring the same one every time.
     last_limit: Option<((u64, u64, u64), Limit)>,
 }
@@ -48,7 +52,8 @@ impl<'g> Session<'g> {
         let id = LAST_ID.fetch_add(1, Ordering::Relaxed) + 1;
         let is_admitted = !gate.access().wants_token(Protocol::Resp);
         let (name, pending) = (Vec::new(), Pending::default());
-        Session { gate, id, name, is_admitted, is_over: false, pending, last_limit: None }
+        let gaps = Vec::new();
+        Session { gate, id, name, is_admitted, is_over: false, pending, gaps, last_limit: None }
     }
 
     /// Whether the connection is to be closed.

@@ -135,6 +135,7 @@ impl<'g> Connection<'g> {
         let mut is_last = false;
         loop {
             let batch = self.answer();
+            self.session.fill_gaps(&mut self.replies).await;
             if !self.write(stream).await? {
                 return Ok(());
             }
@@ -205,7 +206,7 @@ impl<'g> Connection<'g> {
     fn answer(&mut self) -> Batch {
         let (mut done, was_admitted) = (0, self.session.is_admitted());
         let batch = loop {
-            if self.replies.as_bytes().len() >= ANSWERS_BYTES_MAX {
+            if self.replies.as_bytes().len() >= ANSWERS_BYTES_MAX || self.session.has_many_gaps() {
                 break Batch::Full;
             }
             let rest = &self.input[done..];

@@ -53,6 +53,16 @@ impl Replies {
         self.bytes.shrink_to(kept_bytes);
     }
 
+    /// All that was written, which is written no more.
+    pub(super) fn take(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.bytes)
+    }
+
+    /// Answers that were written before.
+    pub(super) fn raw(&mut self, written: &[u8]) {
+        self.bytes.extend_from_slice(written);
+    }
+
     pub(super) fn version(&self) -> Version {
         self.version
     }

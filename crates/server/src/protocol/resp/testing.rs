@@ -84,7 +84,7 @@ fn policy(name: &str, limit: Option<Limit>) -> PolicySpec {
 
 fn allowance(limit: Option<Limit>) -> Allowance {
     match limit {
-        Some(limit) => Allowance::Quota(Quota { limit, units: 10, period: Period::Length(PERIOD) }),
+        Some(limit) => Allowance::Quota(Quota::new(limit, 10, Period::Length(PERIOD))),
         None => Allowance::Unlimited,
     }
 }

@@ -99,7 +99,9 @@ impl Body {
 /// Answers a question by way of messages, as tonic does and in its words.
 fn answer_unusual<'a>(gate: &Gate, sent: &[u8], writer: &'a mut Writer) -> Result<&'a [u8], Status> {
     let message = RateLimitRequest::decode(sent).map_err(|error| Status::internal(error.to_string()))?;
-    let (verdict, mut response) = super::answer(gate, &message, Protocol::Rls)?;
+    // Nothing has to be waited for: where something may, no question comes this way.
+    let (verdict, _) = super::begin(gate, &message, Protocol::Rls)?.conclude(&[]);
+    let mut response = super::respond(gate, &message, &verdict);
     if !verdict.allowed() {
         encode::tell_denied(&mut response, &verdict);
     }

@@ -13,7 +13,7 @@ use super::walk::Room;
 use super::wire::{Code, RateLimitRequest, RateLimitResponse};
 use super::write::Writer;
 use super::{answer, decode, encode, message_of};
-use crate::fuzzing::{check_field, with_gate};
+use crate::fuzzing::{at_once, check_field, with_gate};
 use crate::gate::Gate;
 use crate::metrics::Protocol;
 
@@ -50,7 +50,7 @@ fn by_walk(bytes: &[u8]) -> Option<String> {
 /// Asks more than once: the first time nothing has been counted yet.
 fn check_answers(gate: &Gate, message: &RateLimitRequest) {
     for _ in 0..3 {
-        match answer(gate, message, Protocol::Rls) {
+        match at_once(answer(gate, message, Protocol::Rls)) {
             Ok((verdict, mut response)) => {
                 if !verdict.allowed() {
                     encode::tell_denied(&mut response, &verdict);

@@ -16,12 +16,12 @@ use crate::gate::Gate;
 use crate::metrics::Protocol;
 
 /// Answers a request in JSON. What is wrong with a bad one is said in plain text.
-pub(crate) fn json_check(gate: &Gate, body: &[u8]) -> Result<(Verdict, String), String> {
+pub(crate) async fn json_check(gate: &Gate, body: &[u8]) -> Result<(Verdict, String), String> {
     let message = read::request(body).map_err(|error| {
         gate.metrics().observe_bad_request(Protocol::Http);
         error.to_string()
     })?;
     let (verdict, response) =
-        answer(gate, &message, Protocol::Http).map_err(|refusal| refusal.to_string())?;
+        answer(gate, &message, Protocol::Http).await.map_err(|refusal| refusal.to_string())?;
     Ok((verdict, write::response(&response)))
 }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use tollgate::core::Time;
 use tollgate::policy::{DefaultAlgorithm, Source, read_all};
-use tollgate::{EngineSettings, LedgerSettings, Step};
+use tollgate::{EngineSettings, LedgerSettings};
 
 use super::wire::{
     DescriptorStatus, Entry, RateLimitDescriptor, RateLimitOverride, RateLimitRequest, RateLimitResponse,
@@ -69,8 +69,7 @@ fn limited(key: &str, requests_per_unit: u32, unit: i32) -> RateLimitDescriptor 
 
 /// What the service does, but at [`NOW`].
 fn answer(gate: &Gate, message: &RateLimitRequest) -> Result<RateLimitResponse, Refusal> {
-    let step = decode::with_request(message, |request| gate.engine().decide(request, NOW))?;
-    let verdict = step.map(Step::ready)?;
+    let verdict = decode::with_request(message, |request| gate.engine().decide(request, NOW))??;
     let mut response = encode::response(&verdict, gate.settings());
     if !verdict.allowed() {
         encode::tell_denied(&mut response, &verdict);

@@ -4,6 +4,7 @@
 //! What is kept of a call owes nothing to the bytes it was read from. Whatever else a client sends settles the calls before it,
 //! so that answers come in the order of the commands.
 
+use std::mem;
 use std::ops::Range;
 
 use smallvec::SmallVec;
@@ -11,6 +12,7 @@ use tollgate::core::{Decision, Limit};
 use tollgate::{Request, Subject, Throttle};
 
 use super::super::reply::Replies;
+use super::gaps::Missing;
 use super::{Session, policy, throttle};
 use crate::metrics::Protocol;
 
@@ -73,6 +75,9 @@ impl Text {
 impl Session<'_> {
     /// Decides the calls that wait, and adds their answers.
     pub(in super::super) fn settle(&mut self, replies: &mut Replies) {
+        if self.gate.is_sharing() {
+            return self.settle_shared(replies);
+        }
         let Pending { throttles, decisions, checks, text } = &mut self.pending;
         if !throttles.is_empty() {
             self.gate.decide_throttles(throttles, decisions);
@@ -92,6 +97,23 @@ impl Session<'_> {
             checks.clear();
             text.clear();
         }
+    }
+
+    /// The same where counters are shared: answers may have to be waited for.
+    fn settle_shared(&mut self, replies: &mut Replies) {
+        let Pending { throttles, checks, mut text, decisions } = mem::take(&mut self.pending);
+        let since = self.gate.now();
+        for throttle in throttles {
+            self.put_or_wait(Missing::Throttle { throttle, since }, replies);
+        }
+        for check in &checks {
+            match self.gate.begin(&check.request(&text), Protocol::Resp) {
+                Ok(begun) => self.put_or_wait(Missing::Check(begun), replies),
+                Err(error) => replies.error(format_args!("ERR {error}")),
+            }
+        }
+        text.clear();
+        self.pending = Pending { text, decisions, ..Pending::default() };
     }
 
     /// Adds a call that brings its own limit.

@@ -12,6 +12,7 @@ use tollgate::{Lease, NotALease, Request, RequestError, Subject, Verdict};
 
 use super::super::frame::Arguments;
 use super::super::reply::Replies;
+use super::gaps::Missing;
 use super::{Session, integer, units};
 use crate::headers::Advice;
 use crate::metrics::Protocol;
@@ -40,7 +41,7 @@ pub(super) fn check(session: &mut Session<'_>, arguments: Arguments<'_>, replies
         Ok(request) => session.wait_check(&request, replies),
         Err(error) => {
             session.settle(replies);
-            answer_or_error(session, Err(error), replies, |(), _| {});
+            answer_or_error(session, Err(error), replies);
         }
     }
 }
@@ -51,41 +52,42 @@ pub(super) fn put_answer(verdict: &Verdict, replies: &mut Replies) {
 }
 
 pub(super) fn peek(session: &mut Session<'_>, arguments: Arguments<'_>, replies: &mut Replies) {
-    let verdict = request(arguments).and_then(|request| decide(session, &request.peek()));
-    answer_or_error(session, verdict, replies, |verdict, replies| put(&verdict, ANSWER_LENGTH, replies));
+    let begun = request(arguments)
+        .and_then(|request| Ok(session.gate.begin(&request.peek(), Protocol::Resp)?))
+        .map(Missing::Check);
+    answer_or_error(session, begun, replies);
 }
 
 pub(super) fn acquire(session: &mut Session<'_>, arguments: Arguments<'_>, replies: &mut Replies) {
-    let held = request(arguments).and_then(|request| Ok(session.gate.acquire(&request, Protocol::Resp)?));
-    answer_or_error(session, held, replies, |(verdict, lease), replies| {
-        put(&verdict, ANSWER_LENGTH + 1, replies);
-        match lease {
-            Some(lease) => replies.bulk(lease.to_string().as_bytes()),
-            None => replies.nil(),
-        }
-    });
+    let begun = request(arguments)
+        .and_then(|request| Ok(session.gate.begin_hold(&request, Protocol::Resp)?))
+        .map(Missing::Hold);
+    answer_or_error(session, begun, replies);
+}
+
+/// The answer to a call that holds what it is given.
+pub(super) fn put_hold(verdict: &Verdict, lease: Option<&Lease>, replies: &mut Replies) {
+    put(verdict, ANSWER_LENGTH + 1, replies);
+    match lease {
+        Some(lease) => replies.bulk(lease.to_string().as_bytes()),
+        None => replies.nil(),
+    }
 }
 
 pub(super) fn release(session: &mut Session<'_>, arguments: Arguments<'_>, replies: &mut Replies) {
     let text = from_utf8(arguments.get(1).unwrap_or_default());
     let lease = text.map_err(|_| NotALease).and_then(str::parse::<Lease>).map_err(BadCall::from);
-    answer_or_error(session, lease, replies, |lease, replies| {
-        replies.integer(i64::from(session.gate.release(&lease)));
-    });
+    let released = lease.map(|lease| Missing::Release(session.gate.begin_release(&lease)));
+    answer_or_error(session, released, replies);
 }
 
-fn decide(session: &Session<'_>, request: &Request<'_>) -> Result<Verdict, BadCall> {
-    Ok(session.gate.decide(request, Protocol::Resp)?)
-}
-
-fn answer_or_error<T>(
-    session: &Session<'_>,
-    result: Result<T, BadCall>,
+fn answer_or_error<'g>(
+    session: &mut Session<'g>,
+    result: Result<Missing<'g>, BadCall>,
     replies: &mut Replies,
-    answer: impl FnOnce(T, &mut Replies),
 ) {
     match result {
-        Ok(value) => answer(value, replies),
+        Ok(missing) => session.put_or_wait(missing, replies),
         Err(error) => {
             // The gate has counted what it could not answer itself.
             if !matches!(error, BadCall::Request(_)) {

@@ -16,8 +16,11 @@ pub(super) struct Admitted<'a> {
 }
 
 /// Who asks, if these are the fields of a question that is to be answered. What is wrong is not, nor is what is right but rare: whoever
-/// takes it up then says so.
+/// takes it up then says so. Nor is anything where counters are shared, since answers may have to be waited for.
 pub(super) fn read<'a>(fields: &'a Fields, gate: &Gate) -> Option<Admitted<'a>> {
+    if gate.is_sharing() {
+        return None;
+    }
     let (mut method, mut scheme, mut path, mut authority) = (None, None, None, None);
     let (mut content_type, mut own_token, mut authorization) = (None, None, None);
     let mut is_pseudo_over = false;

@@ -3,7 +3,6 @@
 
 use proptest::prelude::*;
 use prost::Message;
-use tollgate::Step;
 use tollgate::core::Time;
 
 use super::super::tests::{descriptor, gate_with, settings};
@@ -66,8 +65,8 @@ fn sent_descriptor() -> impl Strategy<Value = RateLimitDescriptor> {
 }
 
 fn check(gate: &Gate, writer: &mut Writer, message: &RateLimitRequest, now: Time) {
-    let step = decode::with_request(message, |request| gate.engine().decide(request, now)).unwrap();
-    let verdict = step.map(Step::ready).unwrap();
+    let decided = decode::with_request(message, |request| gate.engine().decide(request, now)).unwrap();
+    let verdict = decided.unwrap();
     let written = writer.answer(&verdict, gate.settings());
     let mut expected = encode::response(&verdict, gate.settings());
     if !verdict.allowed() {

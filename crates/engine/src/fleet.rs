@@ -1,0 +1,71 @@
+//! What a process has in common with the others that share its counters.
+
+use std::fmt;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use tollgate_core::{Blocked, Limit, Share, SharedLimit};
+use tollgate_store::authority::SharedKey;
+
+/// Tells names of counters apart from anything else that the same secret may be used for.
+const PURPOSE: &str = "tollgate: names of shared counters, layout 1";
+
+/// A counter that the fleet shares.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct SharedCounter {
+    pub(crate) name: SharedKey,
+    pub(crate) limit: Arc<SharedLimit>,
+}
+
+/// The processes that share counters.
+pub(crate) struct Fleet {
+    naming_key: [u8; 32],
+    /// How many there are, as far as is known.
+    nodes: AtomicU32,
+}
+
+impl Fleet {
+    /// Those who know this secret. It may be empty: names then still do not collide, but anybody can tell whose they are.
+    pub(crate) fn new(secret: &[u8]) -> Fleet {
+        Fleet { naming_key: blake3::derive_key(PURPOSE, secret), nodes: AtomicU32::new(1) }
+    }
+
+    /// The counter of a key under a limit.
+    pub(crate) fn counter(&self, key: &[u8], limit: Arc<SharedLimit>) -> SharedCounter {
+        SharedCounter { name: self.name(key, &limit), limit }
+    }
+
+    /// The name of a counter, the same in every process. What cannot be read with each other's numbers has different names.
+    fn name(&self, key: &[u8], limit: &SharedLimit) -> SharedKey {
+        let mut hasher = blake3::Hasher::new_keyed(&self.naming_key);
+        let (shape, tick) = limit.shape();
+        hasher.update(&shape.to_le_bytes());
+        hasher.update(&tick.length_ns().to_le_bytes());
+        hasher.update(key);
+        let mut name = [0; 16];
+        hasher.finalize_xof().fill(&mut name);
+        SharedKey(u128::from_be_bytes(name))
+    }
+
+    pub(crate) fn set_nodes(&self, nodes: u32) {
+        self.nodes.store(nodes.max(1), Ordering::Relaxed); // orders nothing else
+    }
+
+    /// What this process may spend of a limit on its own: the part that the rule says, or as much as each of the others.
+    pub(crate) fn share_of(&self, limit: &Limit, percent: Option<u8>) -> Limit {
+        let nodes = || NonZeroU32::new(self.nodes.load(Ordering::Relaxed)).unwrap_or(NonZeroU32::MIN);
+        let share = match percent {
+            Some(percent) => Share::percent(percent.into()),
+            None => Some(Share::of_one_in(nodes())),
+        };
+        // No part at all lets nothing pass.
+        share.map_or(Blocked.into(), |share| limit.share(share))
+    }
+}
+
+impl fmt::Debug for Fleet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Fleet").field("nodes", &self.nodes).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,113 @@
+//! A request some of whose limits others share: those of this process are asked, and the questions to the authority are put together.
+
+use std::sync::Arc;
+
+use tollgate_core::{Cost, Holder, Intent, Limit};
+use tollgate_policy::Snapshot;
+use tollgate_store::Charge;
+use tollgate_store::authority::{Act, Question};
+
+use super::{Meeting, Shared};
+use crate::engine::Scratch;
+use crate::pending::{Asked, Pending, Taken, act, unasked};
+use crate::verdict::{DecidedBy, Force, Usual};
+
+impl Meeting<'_> {
+    /// Whether the authority has to be asked about any of the limits.
+    pub(crate) fn has_shared(&self) -> bool {
+        !self.shared.is_empty()
+    }
+
+    pub(super) fn is_shared(&self, index: usize) -> bool {
+        self.shared.iter().any(|shared| shared.index == index)
+    }
+
+    /// Asks the limits of this process. Those that others share are asked only if the request passes here, but for what has happened
+    /// already: units that are booked or given back.
+    pub(crate) fn part(mut self, scratch: &mut Scratch, snapshot: Option<Arc<Snapshot>>) -> Pending {
+        self.carry_over();
+        let refunds: Usual<Option<Act>> = self.shared.iter().map(|shared| self.refund(shared)).collect();
+        self.give_back();
+        let booking: Usual<usize> = self.booking_quotas().collect();
+        self.excuse_quotas();
+        let excused = booking.into_iter().filter(|&index| self.charges[index].intent == Intent::Peek);
+        let unbooked: Usual<Taken> = excused.map(|index| self.units(index, None)).collect();
+        let (passes, taken) = self.take_here(scratch);
+        let shared = std::mem::take(&mut self.shared);
+        let (mut asked, mut questions) = (Usual::new(), Usual::new());
+        let books_quota = |shared: &Shared| self.is_booking_quota(shared.index);
+        let any_books_quota = !unbooked.is_empty() || shared.iter().any(books_quota);
+        for (shared, refund) in shared.into_iter().zip(refunds) {
+            let books_later = self.is_booking_quota(shared.index);
+            let Shared { index, counter, terms } = shared;
+            let Charge { key, limit, cost, intent, .. } = self.charges[index];
+            let is_quota = self.answer.rulings[index].force == Force::Quota;
+            let (is_asked, intent) = match intent {
+                // Whether it denies the request is not known before all have answered.
+                _ if books_later => (true, Intent::Take),
+                Intent::Book => (true, intent),
+                _ if refund.is_some() || passes => (true, intent),
+                // Whether another quota rule admits is what a booking on a quota rule depends on.
+                _ => (is_quota && any_books_quota, Intent::Peek),
+            };
+            if is_asked {
+                let act = refund.unwrap_or_else(|| act(intent, cost));
+                asked.push(Asked { index, key, limit: limit.clone(), cost, intent, books_later, terms });
+                questions.push(Question { key: counter.name, limit: counter.limit, act });
+            } else {
+                let ruling = &mut self.answer.rulings[index];
+                (ruling.decision, ruling.decided_by) = (unasked(limit), DecidedBy::Nobody);
+            }
+        }
+        let Meeting { answer, now, has_lenient_quota, .. } = self;
+        let hold_keys = Vec::new();
+        Pending { answer, snapshot, now, has_lenient_quota, taken, unbooked, asked, questions, hold_keys }
+    }
+
+    /// Charges on quota rules of this process for what is spent already.
+    fn booking_quotas(&self) -> impl Iterator<Item = usize> {
+        let is_here = |&index: &usize| !self.is_shared(index) && self.is_booking_quota(index);
+        (0..self.charges.len()).filter(is_here)
+    }
+
+    /// Whether a charge on a quota rule is for what is spent already.
+    fn is_booking_quota(&self, index: usize) -> bool {
+        self.charges[index].intent == Intent::Book && self.answer.rulings[index].force == Force::Quota
+    }
+
+    /// The units that a charge is about.
+    fn units(&self, index: usize, holder: Option<Holder>) -> Taken {
+        let Charge { key, limit, cost, .. } = self.charges[index];
+        Taken { index, key, limit: limit.clone(), units: cost.units(), holder }
+    }
+
+    /// What gives units of a shared limit back, where that is what the descriptor asks. The authority counts them at its own time, which
+    /// nobody here knows exactly.
+    fn refund(&self, shared: &Shared) -> Option<Act> {
+        let charge = &self.charges[shared.index];
+        let is_refund = self.answer.rulings[shared.index].force == Force::Refund
+            && charge.intent != Intent::Peek
+            && !matches!(charge.limit, Limit::Concurrency(_));
+        let counted_at = shared.counter.limit.moment(self.now);
+        is_refund.then_some(Act::GiveBack { units: charge.cost.units(), counted_at })
+    }
+
+    /// Takes what the limits of this process admit, if all do.
+    fn take_here(&mut self, scratch: &mut Scratch) -> (bool, Usual<Taken>) {
+        let here: Usual<usize> = (0..self.charges.len()).filter(|&index| !self.is_shared(index)).collect();
+        let charges: Usual<Charge<'_>> = here.iter().map(|&index| self.charges[index]).collect();
+        let Scratch { decisions, holders, .. } = scratch;
+        let passes = self.engine.ledger.acquire_all(&charges, self.now, decisions, holders);
+        let mut taken = Usual::new();
+        for (at, &index) in here.iter().enumerate() {
+            let (charge, decision) = (&charges[at], decisions[at]);
+            self.answer.rulings[index].decision = decision;
+            let is_taken =
+                charge.intent == Intent::Take && charge.cost != Cost::ZERO && decision.is_allowed();
+            if passes && is_taken {
+                taken.push(self.units(index, holders.get(at).copied().flatten()));
+            }
+        }
+        (passes, taken)
+    }
+}

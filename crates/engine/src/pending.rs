@@ -1,0 +1,261 @@
+//! A request whose limits are not all this process's own.
+//!
+//! The limits of this process are asked first: if one of them denies, nobody else has to be asked. Then the authority is asked for all the
+//! others at once. Whoever carries the questions brings the grants back, or says why there are none, and only then is
+//! it known whether the request passes. If it does not, whatever was taken on the way is given back.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+use tollgate_core::{Cost, Decision, Holder, Intent, Limit, Outcome, Refund, Span, Time};
+use tollgate_policy::{FailMode, Snapshot};
+use tollgate_store::authority::{Act, Failure, Grant, Question, SharedKey};
+use tollgate_store::{Charge, Key};
+
+use crate::engine::Engine;
+use crate::verdict::{Answer, DecidedBy, Force, Ruling, Status, Usual};
+
+/// When to try again what nobody could decide: an authority that is away may be back soon.
+const CLOSED_WAIT: Span = Span::from_ticks(1_000_000_000);
+
+/// A request that waits for an authority. The default is one that asks for nothing and has taken nothing.
+#[derive(Debug, Default)]
+#[must_use = "what was taken on the way is only given back by Engine::resume or Engine::abandon"]
+pub struct Pending {
+    pub(crate) answer: Answer,
+    pub(crate) snapshot: Option<Arc<Snapshot>>,
+    pub(crate) now: Time,
+    pub(crate) has_lenient_quota: bool,
+    /// What was taken from limits of this process.
+    pub(crate) taken: Usual<Taken>,
+    /// What is to be booked on limits of this process if their denials count, which those of quota rules need not.
+    pub(crate) unbooked: Usual<Taken>,
+    pub(crate) asked: Usual<Asked>,
+    /// One for each that is asked.
+    pub(crate) questions: Usual<Question>,
+    /// The keys of what this process may come to hold, by ruling: whoever releases it has to name them.
+    pub(crate) hold_keys: Vec<(usize, Vec<u8>)>,
+}
+
+/// Units of a limit of this process.
+#[derive(Debug)]
+pub(crate) struct Taken {
+    /// Which ruling they belong to.
+    pub(crate) index: usize,
+    pub(crate) key: Key,
+    pub(crate) limit: Limit,
+    pub(crate) units: u64,
+    pub(crate) holder: Option<Holder>,
+}
+
+/// A limit that is shared, and what becomes of it if nobody answers.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    /// Which ruling it belongs to.
+    pub(crate) index: usize,
+    pub(crate) key: Key,
+    pub(crate) limit: Limit,
+    pub(crate) cost: Cost,
+    pub(crate) intent: Intent,
+    /// Whether it is to be booked if it is denied and that counts, which a quota rule's denial need not.
+    pub(crate) books_later: bool,
+    pub(crate) terms: FailTerms,
+}
+
+/// What a rule says about an authority that is away.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct FailTerms {
+    pub(crate) mode: FailMode,
+    /// The part of the limit that this process then spends, if it is not that of the others.
+    pub(crate) percent: Option<u8>,
+}
+
+/// What is left to do once a request is answered.
+#[derive(Debug, Default)]
+pub(crate) struct Settled {
+    /// What the authority is to be told, and nobody waits for.
+    pub(crate) tell: Vec<Question>,
+    /// What is held now, elsewhere.
+    pub(crate) held: SmallVec<[(SharedKey, Holder); 1]>,
+}
+
+impl Pending {
+    /// What an authority has to be asked, all at once.
+    pub fn questions(&self) -> &[Question] {
+        &self.questions
+    }
+
+    /// Rulings of which this process holds something, or may have to if nobody answers.
+    pub(crate) fn held_here(&self) -> Usual<usize> {
+        let taken = self.taken.iter().map(|taken| (taken.index, &taken.limit));
+        let asked = self.asked.iter().map(|asked| (asked.index, &asked.limit));
+        let is_held = |&(_, limit): &(usize, &Limit)| matches!(limit, Limit::Concurrency(_));
+        taken.chain(asked).filter(is_held).map(|(index, _)| index).collect()
+    }
+
+    /// Gives back what this process has taken, as if nobody had asked.
+    pub(crate) fn abandon(self, engine: &Engine, now: Time) {
+        give_back_here(engine, &self.taken, now);
+    }
+
+    /// Puts the grants to the other answers, and says whether the request passes.
+    pub(crate) fn settle(
+        &mut self,
+        engine: &Engine,
+        grants: &[Result<Grant, Failure>],
+        now: Time,
+    ) -> (bool, Settled) {
+        let mut settled = Settled::default();
+        let asked = std::mem::take(&mut self.asked);
+        for (at, asked) in asked.iter().enumerate() {
+            match grants.get(at).copied().unwrap_or(Err(Failure::NotAsked)) {
+                Ok(grant) => self.accept(asked.index, &grant),
+                Err(failure) => self.fall_back(engine, asked, failure, now),
+            }
+        }
+        self.excuse_quotas();
+        let passes = !self.answer.rulings.iter().any(Ruling::denies);
+        for (at, asked) in asked.iter().enumerate() {
+            let Some(Ok(grant)) = grants.get(at) else { continue };
+            let question = &self.questions[at];
+            let is_taken =
+                matches!(question.act, Act::Take(cost) if cost != Cost::ZERO) && grant.decision.is_allowed();
+            let ruling = &mut self.answer.rulings[asked.index];
+            let is_kept = (passes || asked.books_later) && ruling.force != Force::Excused;
+            if is_taken && !is_kept {
+                ruling.decision.remaining =
+                    ruling.decision.remaining.saturating_add(ruling.cost).min(ruling.decision.limit);
+                settled.tell.extend(undo(question, grant));
+            } else if is_taken {
+                settled.held.extend(grant.holder.map(|holder| (question.key, holder)));
+            }
+        }
+        for (at, asked) in asked.iter().enumerate().filter(|(_, asked)| asked.books_later) {
+            if self.answer.rulings[asked.index].denies() {
+                self.book(engine, asked, &self.questions[at], now, &mut settled);
+            }
+        }
+        for Taken { index, key, limit, units, .. } in &self.unbooked {
+            if self.answer.rulings[*index].denies() {
+                engine.ledger.decide(&Charge::book(*key, limit, Cost::new(*units)), now);
+            }
+        }
+        let is_excused = |taken: &Taken| self.answer.rulings[taken.index].force == Force::Excused;
+        let (undone, kept): (Usual<Taken>, Usual<Taken>) =
+            std::mem::take(&mut self.taken).into_iter().partition(|taken| !passes || is_excused(taken));
+        give_back_here(engine, &undone, now);
+        for taken in &undone {
+            let peek = Charge::peek(taken.key, &taken.limit, Cost::new(taken.units));
+            self.answer.rulings[taken.index].decision = engine.ledger.decide(&peek, now);
+        }
+        self.answer.holders.extend(kept.iter().filter_map(|taken| Some((taken.index, taken.holder?))));
+        (passes, settled)
+    }
+
+    /// Writes down what is spent already, where it was denied.
+    fn book(&self, engine: &Engine, asked: &Asked, question: &Question, now: Time, settled: &mut Settled) {
+        match self.answer.rulings[asked.index].decided_by {
+            DecidedBy::Authority => {
+                settled.tell.push(Question { act: Act::Book(asked.cost), ..question.clone() });
+            }
+            DecidedBy::FailLocal => {
+                let limit = engine.share_of(&asked.limit, asked.terms.percent);
+                engine.ledger.decide(&Charge::book(asked.key, &limit, asked.cost), now);
+            }
+            _ => {}
+        }
+    }
+
+    fn accept(&mut self, index: usize, grant: &Grant) {
+        let ruling = &mut self.answer.rulings[index];
+        (ruling.decision, ruling.decided_by) = (grant.decision, DecidedBy::Authority);
+    }
+
+    /// Nobody has answered: the rule says what happens then.
+    fn fall_back(&mut self, engine: &Engine, asked: &Asked, failure: Failure, now: Time) {
+        self.answer.failure.get_or_insert(failure);
+        let (decision, decided_by) = match asked.terms.mode {
+            FailMode::Open => (unasked(&asked.limit), DecidedBy::FailOpen),
+            FailMode::Closed => (closed(asked), DecidedBy::FailClosed),
+            FailMode::Local => (self.decide_here(engine, asked, now), DecidedBy::FailLocal),
+        };
+        let ruling = &mut self.answer.rulings[asked.index];
+        (ruling.decision, ruling.decided_by) = (decision, decided_by);
+    }
+
+    /// Decides by this process's share of the limit.
+    fn decide_here(&mut self, engine: &Engine, asked: &Asked, now: Time) -> Decision {
+        let limit = engine.share_of(&asked.limit, asked.terms.percent);
+        let charge =
+            Charge { key: asked.key, limit: &limit, cost: asked.cost, intent: asked.intent, shadow: false };
+        let (decision, holder) = match asked.intent {
+            Intent::Take => engine.ledger.acquire(charge.key, charge.limit, charge.cost, now),
+            Intent::Peek | Intent::Book => (engine.ledger.decide(&charge, now), None),
+        };
+        if asked.intent == Intent::Take && decision.is_allowed() && asked.cost != Cost::ZERO {
+            let units = asked.cost.units();
+            self.taken.push(Taken { index: asked.index, key: asked.key, limit, units, holder });
+        }
+        decision
+    }
+
+    /// Where some quota rules admit the request, those that do not are excused. Where none does, all deny.
+    fn excuse_quotas(&mut self) {
+        let is_quota = |force| matches!(force, Force::Quota | Force::Excused);
+        let Answer { statuses, rulings, .. } = &mut self.answer;
+        let ranges = statuses.iter().filter_map(|status| match status {
+            Status::Limited(range) if rulings[range.clone()].iter().any(|ruling| is_quota(ruling.force)) => {
+                Some(range.clone())
+            }
+            _ => None,
+        });
+        let (over, admitting): (Usual<_>, Usual<_>) = ranges.partition(|range| {
+            rulings[range.clone()].iter().any(|ruling| is_quota(ruling.force) && ruling.is_over())
+        });
+        let force =
+            if admitting.is_empty() && !self.has_lenient_quota { Force::Quota } else { Force::Excused };
+        for ruling in over.into_iter().flatten() {
+            if is_quota(rulings[ruling].force) {
+                rulings[ruling].force = force;
+            }
+        }
+    }
+}
+
+/// What gives back what a grant has given.
+fn undo(question: &Question, grant: &Grant) -> Option<Question> {
+    let act = match (question.act, grant.holder) {
+        (Act::Take(_), Some(holder)) => Act::Release(holder),
+        (Act::Take(cost), None) => Act::GiveBack { units: cost.units(), counted_at: grant.at },
+        _ => return None,
+    };
+    Some(Question { act, ..question.clone() })
+}
+
+fn give_back_here(engine: &Engine, taken: &[Taken], now: Time) {
+    for Taken { key, limit, units, holder, .. } in taken {
+        match holder {
+            Some(holder) => drop(engine.ledger.release(*key, limit, *holder, now)),
+            None => engine.ledger.give_back(*key, limit, Refund::at_once(*units, now)),
+        }
+    }
+}
+
+/// The answer of a limit that nobody has asked, to a request that passes it.
+pub(crate) fn unasked(limit: &Limit) -> Decision {
+    let capacity = limit.capacity();
+    Decision { outcome: Outcome::ALLOWED, limit: capacity, remaining: capacity, reset_after: None }
+}
+
+fn closed(asked: &Asked) -> Decision {
+    Decision { outcome: Outcome::NotNow { retry_after: CLOSED_WAIT }, remaining: 0, ..unasked(&asked.limit) }
+}
+
+/// What a charge asks of an authority.
+pub(crate) fn act(intent: Intent, cost: Cost) -> Act {
+    match intent {
+        Intent::Peek => Act::Peek(cost),
+        Intent::Take => Act::Take(cost),
+        Intent::Book => Act::Book(cost),
+    }
+}

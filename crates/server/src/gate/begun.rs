@@ -1,0 +1,150 @@
+//! Requests whose answers may have to be waited for, because counters are shared with others.
+//!
+//! What this process can say by itself is found out at once, in [`Gate::begin`]. Then the shared counters are asked, about one request or
+//! about several together; and [`Begun::conclude`] makes the verdict of what they say.
+
+use std::mem;
+
+use tollgate::authority::{Failure, Grant, Question};
+use tollgate::core::{Decision, Time};
+use tollgate::{
+    DecidedBy, Lease, Pending, Released, Request, RequestError, Resumed, Step, Throttle, Verdict,
+};
+
+use super::Gate;
+use crate::metrics::Protocol;
+
+/// What shared counters say to one question.
+pub(crate) type Granted = Result<Grant, Failure>;
+
+/// A request on its way to its answer. If nobody waits for it any more, what it has taken on the way is given back.
+#[must_use = "it is answered when it is concluded"]
+pub(crate) struct Begun<'g> {
+    gate: &'g Gate,
+    step: Step,
+    lease: Option<Lease>,
+    protocol: Protocol,
+    is_peek: bool,
+    since: Time,
+}
+
+impl Drop for Begun<'_> {
+    fn drop(&mut self) {
+        if let Step::Pending(pending) = self.take_step() {
+            self.gate.engine.abandon(pending, self.gate.now());
+        }
+    }
+}
+
+impl<'g> Begun<'g> {
+    /// What has to be asked of shared counters.
+    pub(crate) fn questions(&self) -> &[Question] {
+        match &self.step {
+            Step::Pending(pending) => pending.questions(),
+            Step::Ready(_) => &[],
+        }
+    }
+
+    /// The verdict, and what is held now. Counts what was decided.
+    pub(crate) fn conclude(mut self, granted: &[Granted]) -> (Verdict, Option<Lease>) {
+        let gate = self.gate;
+        let (verdict, lease) = match self.take_step() {
+            Step::Ready(verdict) => (verdict, self.lease.take()),
+            Step::Pending(pending) => {
+                let Resumed { verdict, lease, tell } = gate.engine.resume(pending, granted, gate.now());
+                gate.send(tell);
+                (verdict, lease)
+            }
+        };
+        gate.observe(&verdict, self.is_peek, self.protocol, self.since);
+        (verdict, lease)
+    }
+
+    /// What it has come to. What is left has taken nothing.
+    fn take_step(&mut self) -> Step {
+        mem::replace(&mut self.step, Step::Pending(Pending::default()))
+    }
+
+    /// Asks shared counters, if they have to be asked, and concludes.
+    pub(crate) async fn finish(self) -> (Verdict, Option<Lease>) {
+        let granted = match self.questions() {
+            [] => Vec::new(),
+            questions => self.gate.ask(questions).await,
+        };
+        self.conclude(&granted)
+    }
+}
+
+impl Gate {
+    /// Begins to decide a request.
+    pub(crate) fn begin(&self, request: &Request<'_>, protocol: Protocol) -> Result<Begun<'_>, RequestError> {
+        let since = self.clock.now();
+        let step = self.engine.begin(request, since);
+        let step = step.inspect_err(|_| self.metrics.observe_bad_request(protocol))?;
+        Ok(Begun { gate: self, step, lease: None, protocol, is_peek: request.peek, since })
+    }
+
+    /// Begins to decide a request that holds what it is given.
+    pub(crate) fn begin_hold(
+        &self,
+        request: &Request<'_>,
+        protocol: Protocol,
+    ) -> Result<Begun<'_>, RequestError> {
+        let since = self.clock.now();
+        let step = self.engine.begin_hold(request, since);
+        let (step, lease) = step.inspect_err(|_| self.metrics.observe_bad_request(protocol))?;
+        Ok(Begun { gate: self, step, lease, protocol, is_peek: request.peek, since })
+    }
+
+    /// Ends what a lease holds here, and says what shared counters are to be told.
+    pub(crate) fn begin_release(&self, lease: &Lease) -> Released {
+        self.engine.release(lease, self.clock.now())
+    }
+
+    /// Ends what a lease holds. False if it held nothing any more.
+    pub(crate) async fn release(&self, lease: &Lease) -> bool {
+        let released = self.begin_release(lease);
+        let granted = match released.questions.as_slice() {
+            [] => Vec::new(),
+            questions => self.ask(questions).await,
+        };
+        released.here || has_held(&granted)
+    }
+
+    /// Decides a call about which shared counters were asked.
+    pub(crate) fn conclude_throttle(&self, throttle: &Throttle, granted: Granted, since: Time) -> Decision {
+        let decided_by = if granted.is_ok() { DecidedBy::Authority } else { DecidedBy::FailLocal };
+        self.metrics.observe_shared(decided_by);
+        let decision = self.engine.resume_throttle(throttle, granted, self.clock.now());
+        self.observe_throttles(std::slice::from_ref(throttle), &[decision], since);
+        decision
+    }
+
+    /// Decides a call without asking shared counters.
+    pub(crate) fn decide_throttle(&self, throttle: &Throttle) -> Decision {
+        let now = self.clock.now();
+        let decision = self.engine.decide_throttle(throttle, now);
+        self.observe_throttles(std::slice::from_ref(throttle), &[decision], now);
+        decision
+    }
+
+    /// Asks shared counters, all at once.
+    pub(crate) async fn ask(&self, questions: &[Question]) -> Vec<Granted> {
+        match &self.store {
+            Some(store) => store.ask(questions).await,
+            None => vec![Err(Failure::NotAsked); questions.len()],
+        }
+    }
+
+    /// Tells shared counters what nobody waits for.
+    fn send(&self, questions: Vec<Question>) {
+        if let Some(store) = self.store.as_ref().filter(|_| !questions.is_empty()) {
+            store.send(questions);
+        }
+    }
+}
+
+/// Whether anything was held of what was released.
+pub(crate) fn has_held(granted: &[Granted]) -> bool {
+    granted.iter().flatten().any(|grant| grant.decision.is_allowed())
+}
