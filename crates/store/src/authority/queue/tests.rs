@@ -159,6 +159,7 @@ enum Event {
     Push { key: u64, units: u64 },
     Take(FlightLimits),
     Land(usize),
+    Withdraw,
 }
 
 fn events() -> impl Strategy<Value = Vec<Event>> {
@@ -166,7 +167,10 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
         .prop_map(|(keys_max, asks_max)| Event::Take(FlightLimits { keys_max, asks_max }));
     let push = (0u64..5, 0u64..8)
         .prop_map(|(key, change)| Event::Push { key, units: if change == 0 { 20 } else { 10 } });
-    vec(prop_oneof![4 => push, 2 => take, 2 => (0usize..4).prop_map(Event::Land)], 1..200)
+    vec(
+        prop_oneof![8 => push, 4 => take, 4 => (0usize..4).prop_map(Event::Land), 1 => Just(Event::Withdraw)],
+        1..200,
+    )
 }
 
 /// The same in the plainest way: one list of all that waits, searched from its beginning.
@@ -245,6 +249,10 @@ proptest! {
                     queue.land(flight);
                 }
                 Event::Land(_) => {}
+                Event::Withdraw => {
+                    out.extend(queue.withdraw());
+                    naive.waiting.clear();
+                }
             }
             prop_assert_eq!(queue.waiting(), naive.waiting.len());
         }
