@@ -162,18 +162,19 @@ impl Waiting<'_> {
     /// The answers. What is not answered by now will not be.
     fn take(mut self) -> Vec<Answer> {
         let asked = std::mem::take(&mut self.asked);
-        asked.into_iter().map(|asked| asked.end().unwrap_or_else(|asked| asked.give_up(self.fleet))).collect()
+        let end = |mut asked: Asked| asked.end().unwrap_or_else(|| asked.give_up(self.fleet));
+        asked.into_iter().map(end).collect()
     }
 }
 
 impl Asked {
     /// Closes the way of an answer that has not come. Nothing can be granted unnoticed after that.
-    fn end(mut self) -> Result<Answer, Asked> {
+    fn end(&mut self) -> Option<Answer> {
         match &mut self.progress {
-            Progress::Answered(answer) => Ok(*answer),
+            Progress::Answered(answer) => Some(*answer),
             Progress::Awaited(awaited) => {
                 awaited.answer.close();
-                awaited.answer.try_recv().map_err(|_| self)
+                awaited.answer.try_recv().ok()
             }
         }
     }
@@ -190,12 +191,12 @@ impl Asked {
 impl Drop for Waiting<'_> {
     /// Whoever asked has gone: nobody has what was granted.
     fn drop(&mut self) {
-        for asked in std::mem::take(&mut self.asked) {
-            let (Some(shard), question) = (asked.shard.clone(), asked.question.clone()) else { continue };
-            if let Ok(Ok(grant)) = asked.end()
-                && let Some(act) = undo(question.act, &grant)
+        for mut asked in std::mem::take(&mut self.asked) {
+            if let Some(Ok(grant)) = asked.end()
+                && let Some(shard) = &asked.shard
+                && let Some(act) = undo(asked.question.act, &grant)
             {
-                shard.tell(Question { act, ..question }, self.fleet.clock.now());
+                shard.tell(Question { act, ..asked.question }, self.fleet.clock.now());
             }
         }
     }

@@ -69,7 +69,7 @@ async fn slow_answers_open_the_breaker_and_take_nothing() {
     let relay = Relay::start(server.address()).await;
     let (authority, limit) = (connect(&relay.text()).await, bucket(1_000));
     assert_eq!(remaining(&authority, 1, &limit).await, 1_000);
-    relay.delay_ms.store(50, Ordering::Relaxed);
+    relay.delay_ms.store(12, Ordering::Relaxed);
     let mut timed_out = 0;
     until("the breaker opens", async || {
         let answer = authority.ask(take(1, &limit), None, Duration::from_millis(5)).await;
@@ -77,7 +77,8 @@ async fn slow_answers_open_the_breaker_and_take_nothing() {
         (answer == Err(Failure::NotAsked)).then_some(())
     })
     .await;
-    assert!(timed_out >= 5, "only {timed_out} had to wait");
+    // By the run of failures, which what comes late does not interrupt.
+    assert!((5..20).contains(&timed_out), "{timed_out} had to wait");
     relay.delay_ms.store(0, Ordering::Relaxed);
     until("everything is given back", async || {
         let peeked = common::try_remaining(&authority, 1, &limit).await;

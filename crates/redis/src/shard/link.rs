@@ -180,12 +180,11 @@ impl Link {
         }
         drop(state);
         for moved in air.moved.drain(..) {
-            match &self.mover {
-                Some(mover) => mover.take_over(&self.shard, moved, now),
-                None => {
-                    self.shard.fleet.murmur(&self.shard.name, CLUSTER_HINT);
-                    moved.ticket.deliver(Err(Failure::Refused));
-                }
+            if let Some(mover) = &self.mover {
+                mover.take_over(&self.shard, moved, now);
+            } else {
+                self.shard.fleet.murmur(&self.shard.name, CLUSTER_HINT);
+                moved.ticket.deliver(Err(Failure::Refused));
             }
         }
         landed
