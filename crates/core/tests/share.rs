@@ -152,6 +152,7 @@ proptest! {
         let part = whole.share(share);
         prop_assert_eq!(part.shape(), whole.shape());
         prop_assert_eq!(part.algorithm(), whole.algorithm());
+        prop_assert_eq!(take(&part, &mut part.fresh(), 1, 0), spec != Spec::Blocked, "one unit at least");
         for (one, other) in [(&whole, &part), (&part, &whole)] {
             let (state, now) = lived(one, &spec, &trace);
             answers(other, &state, &spec, now);

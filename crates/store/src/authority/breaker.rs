@@ -22,7 +22,7 @@ use tollgate_core::{Span, Time};
 
 const MS: u64 = 1_000_000;
 
-/// Over how long failures are weighed against successes, in steps of [`BUCKET`].
+/// Over how long failures are weighed against successes, in steps of half a second.
 pub const WINDOW: Span = Span::from_ticks(10_000 * MS);
 /// The grain of the sliding window: so much of it may be forgotten early.
 const BUCKET: Span = Span::from_ticks(WINDOW.ticks() / BUCKETS as u64);

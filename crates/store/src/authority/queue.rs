@@ -37,8 +37,11 @@ pub struct FlightLimits {
 #[derive(Debug)]
 pub struct Queue<T> {
     lanes: HashMap<SharedKey, Lane<T>, BuildHasherDefault<KeyHasher>>,
-    /// The keys that have asks waiting and are not in the air, by the arrival of the first of them.
-    ready: BinaryHeap<Reverse<(u64, SharedKey)>>,
+    /// The keys that have asks waiting and are not in the air, each with the arrival of the first of them: those that were not in the
+    /// air when it arrived, which makes them stand in order,
+    ready: VecDeque<(u64, SharedKey)>,
+    /// and those that have landed since.
+    ready_again: BinaryHeap<Reverse<(u64, SharedKey)>>,
     waiting: usize,
     arrivals: u64,
     spare_lanes: Vec<VecDeque<Waiting<T>>>,
@@ -88,7 +91,8 @@ impl<T> Default for Queue<T> {
     fn default() -> Queue<T> {
         Queue {
             lanes: HashMap::default(),
-            ready: BinaryHeap::new(),
+            ready: VecDeque::new(),
+            ready_again: BinaryHeap::new(),
             waiting: 0,
             arrivals: 0,
             spare_lanes: Vec::new(),
@@ -114,7 +118,7 @@ impl<T> Queue<T> {
             .entry(key)
             .or_insert_with(|| Lane { asks: self.spare_lanes.pop().unwrap_or_default(), in_the_air: false });
         if lane.asks.is_empty() && !lane.in_the_air {
-            self.ready.push(Reverse((self.arrivals, key)));
+            self.ready.push_back((self.arrivals, key));
         }
         lane.asks.push_back(Waiting { arrival: self.arrivals, limit, asked: Asked { act, ticket } });
         self.arrivals += 1;
@@ -125,10 +129,10 @@ impl<T> Queue<T> {
     /// What can leave now, if anything can. Asks whose ticket is not wanted any more (the asker gave up before anything was sent) are
     /// dropped instead: nothing was done for them, so nothing has to be given back.
     pub fn take_flight(&mut self, limits: FlightLimits, is_wanted: impl Fn(&T) -> bool) -> Option<Flight<T>> {
-        let mut lists = Vec::with_capacity(self.ready.len().min(limits.keys_max));
+        let mut lists = Vec::with_capacity(limits.keys_max.min(self.ready.len() + self.ready_again.len()));
         let mut asks_left = limits.asks_max;
         while lists.len() < limits.keys_max && asks_left > 0 {
-            let Some(Reverse((_, key))) = self.ready.pop() else { break };
+            let Some(key) = self.pop_ready() else { break };
             if let Some(list) = self.take_list(key, asks_left, &is_wanted) {
                 asks_left -= list.asks.len();
                 lists.push(list);
@@ -148,7 +152,7 @@ impl<T> Queue<T> {
             let Entry::Occupied(mut lane) = self.lanes.entry(list.key) else { continue };
             lane.get_mut().in_the_air = false;
             match lane.get().asks.front() {
-                Some(first) => self.ready.push(Reverse((first.arrival, list.key))),
+                Some(first) => self.ready_again.push(Reverse((first.arrival, list.key))),
                 None => keep_spare_lane(&mut self.spare_lanes, lane.remove().asks),
             }
         }
@@ -158,11 +162,21 @@ impl<T> Queue<T> {
     pub fn withdraw(&mut self) -> Vec<T> {
         let mut tickets = Vec::with_capacity(mem::take(&mut self.waiting));
         self.ready.clear();
+        self.ready_again.clear();
         self.lanes.retain(|_, lane| {
             tickets.extend(lane.asks.drain(..).map(|waiting| waiting.asked.ticket));
             lane.in_the_air
         });
         tickets
+    }
+
+    /// The key whose first ask waits longest.
+    fn pop_ready(&mut self) -> Option<SharedKey> {
+        let again = self.ready_again.peek().map_or(u64::MAX, |&Reverse((arrival, _))| arrival);
+        if self.ready.front().is_some_and(|&(arrival, _)| arrival < again) {
+            return self.ready.pop_front().map(|(_, key)| key);
+        }
+        self.ready_again.pop().map(|Reverse((_, key))| key)
     }
 
     /// The first asks of a key that share one limit; it is in the air then. None if none of them is wanted.

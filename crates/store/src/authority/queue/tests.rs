@@ -131,7 +131,8 @@ fn who_gave_up_is_not_asked_for() {
     queue.push(question(2, &limit), 7).unwrap();
     assert!(queue.take_flight(LIMITS, |_| false).is_none());
     queue.land(flight);
-    assert_eq!((queue.waiting(), queue.lanes.len(), queue.ready.len()), (0, 0, 0));
+    assert_eq!((queue.waiting(), queue.lanes.len()), (0, 0));
+    assert!(queue.ready.is_empty() && queue.ready_again.is_empty());
 }
 
 #[test]
@@ -158,6 +159,7 @@ enum Event {
     Push { key: u64, units: u64 },
     Take(FlightLimits),
     Land(usize),
+    Withdraw,
 }
 
 fn events() -> impl Strategy<Value = Vec<Event>> {
@@ -165,7 +167,10 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
         .prop_map(|(keys_max, asks_max)| Event::Take(FlightLimits { keys_max, asks_max }));
     let push = (0u64..5, 0u64..8)
         .prop_map(|(key, change)| Event::Push { key, units: if change == 0 { 20 } else { 10 } });
-    vec(prop_oneof![4 => push, 2 => take, 2 => (0usize..4).prop_map(Event::Land)], 1..200)
+    vec(
+        prop_oneof![8 => push, 4 => take, 4 => (0usize..4).prop_map(Event::Land), 1 => Just(Event::Withdraw)],
+        1..200,
+    )
 }
 
 /// The same in the plainest way: one list of all that waits, searched from its beginning.
@@ -244,11 +249,15 @@ proptest! {
                     queue.land(flight);
                 }
                 Event::Land(_) => {}
+                Event::Withdraw => {
+                    out.extend(queue.withdraw());
+                    naive.waiting.clear();
+                }
             }
             prop_assert_eq!(queue.waiting(), naive.waiting.len());
         }
         out.sort_unstable();
         prop_assert!(out.iter().copied().eq(0..pushed), "every ticket once: {:?}", out);
-        prop_assert!(queue.lanes.is_empty() && queue.ready.is_empty());
+        prop_assert!(queue.lanes.is_empty() && queue.ready.is_empty() && queue.ready_again.is_empty());
     }
 }
