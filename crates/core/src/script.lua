@@ -1,5 +1,7 @@
 -- The beginning of every script: the arguments are counted, and the time is taken. NUMBERS is how many numbers a limit of this script has.
-local call, floor, ceil = redis.call, math.floor, math.ceil
+local KEYS, ARGV, call, floor, ceil = KEYS, ARGV, redis.call, math.floor, math.ceil
+-- Numbers are written as whole ones by hand: left to itself, Lua keeps 14 digits, and Redis takes a microsecond for each.
+local format = string.format
 
 -- Before anything is done: half of a call would charge some keys and not others.
 local place = 2
@@ -20,6 +22,6 @@ else
   seconds, slack_ms = (ARGV[1] - micros) / 1000000, 60100
 end
 local now_us = seconds * 1000000 + micros
-local reply, filled = { seconds, micros }, 2
+local reply, filled = { seconds, micros, 0, 0, 0, 0 }, 2
 place = 2
 

@@ -4,9 +4,6 @@
 //! for microseconds since 1970, not for nanoseconds. So a shared limit is the limit of the rule at a coarser tick. At that tick,
 //! the script and `core` give the same answers.
 
-#[cfg(test)]
-mod tests;
-
 use crate::algorithm::concurrency::Holder;
 use crate::decision::{Decision, Outcome};
 use crate::error::LimitError;

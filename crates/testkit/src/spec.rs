@@ -12,6 +12,7 @@ use tollgate_core::{
 
 use crate::oracle::{self, Oracle};
 use crate::timeline::Timeline;
+use crate::trace::draw;
 
 /// The numbers of one limit, by algorithm.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -114,6 +115,12 @@ impl Spec {
     /// As [`Spec::kinds`], on any timeline. Not all of them fit a script there.
     pub fn kinds_on(timeline: Timeline) -> Vec<BoxedStrategy<Spec>> {
         strategy::kinds(timeline)
+    }
+
+    /// One spec of each kind, as a seed has it.
+    pub fn drawn_on(timeline: Timeline, seed: u64) -> Vec<Spec> {
+        let draw_one = |(kind, specs): (usize, BoxedStrategy<Spec>)| draw(&specs, seed << 8 | kind as u64);
+        Spec::kinds_on(timeline).into_iter().enumerate().map(draw_one).collect()
     }
 
     /// The most units that one request can have.

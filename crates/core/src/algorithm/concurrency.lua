@@ -23,7 +23,7 @@ for i = 1, #KEYS do
   local held, last, changed = number_below(key, 'held'), 0, false
   local expired = {}
   if held then
-    expired = call('ZRANGEBYSCORE', key, 0, now)
+    expired = call('ZRANGEBYSCORE', key, '0', format('%d', now))
     for e = 1, #expired do held = held - units_of(key, expired[e]) end
     last = number_below(key, 'last')
   else
@@ -43,16 +43,18 @@ for i = 1, #KEYS do
     if verb == '3' then
       -- The newest units go.
       if units >= held then
-        changed = changed or held > 0
-        call('DEL', key)
+        if held > 0 then
+          call('DEL', key)
+          changed = true
+        end
         held, units = 0, 0
       end
       while units > 0 do
-        local hold = call('ZRANGE', key, -1, -1)[1]
+        local hold = call('ZRANGE', key, '-1', '-1')[1]
         local held_there = units_of(key, hold)
         changed = true
         if held_there > units then
-          call('ZADD', key, -1 - (held_there - units), 'u' .. hold)
+          call('ZADD', key, format('%d', -1 - (held_there - units)), 'u' .. hold)
           held, units = held - units, 0
         else
           remove(key, hold)
@@ -60,7 +62,7 @@ for i = 1, #KEYS do
         end
       end
     elseif verb == '4' then
-      local hold = string.format('%016.0f', ARGV[place + 2])
+      local hold = format('%016d', ARGV[place + 2])
       if call('ZSCORE', key, hold) then
         held, changed = held - units_of(key, hold), true
         remove(key, hold)
@@ -69,12 +71,12 @@ for i = 1, #KEYS do
       end
     elseif verb == '5' then
       call('DEL', key)
-      held, expired, changed = 0, {}, false
+      held, expired, changed = 0, {}, true
     elseif takes then
       last = now > last + 1 and now or last + 1
-      local hold = string.format('%016.0f', last)
-      call('ZADD', key, now + hold_max, hold)
-      if units > 1 then call('ZADD', key, -1 - units, 'u' .. hold) end
+      local hold = format('%016d', last)
+      call('ZADD', key, format('%d', now + hold_max), hold)
+      if units > 1 then call('ZADD', key, format('%d', -1 - units), 'u' .. hold) end
       held, span, changed = held + units, last, true
     elseif not fits then
       outcome = units > units_max and 3 or 2
@@ -86,12 +88,12 @@ for i = 1, #KEYS do
   end
 
   if changed then
-    local deadline = held > 0 and call('ZRANGE', key, -1, -1, 'WITHSCORES')[2] + 0 or 0
-    -- A number that lies ahead is remembered until its time, or somebody else would get it again.
-    if last > deadline then deadline = last end
-    if deadline > now then
-      call('ZADD', key, -1 - held, 'held', -1 - last, 'last')
-      call('PEXPIRE', key, ceil((deadline - now) * tick / 1000) + slack_ms)
+    -- A number whose time has not passed is remembered, or somebody else would get it once more.
+    if held > 0 or last >= now then
+      local deadline = held > 0 and call('ZRANGE', key, '-1', '-1', 'WITHSCORES')[2] + 0 or last
+      if deadline < last then deadline = last end
+      call('ZADD', key, format('%d', -1 - held), 'held', format('%d', -1 - last), 'last')
+      call('PEXPIRE', key, format('%d', ceil((deadline - now) * tick / 1000) + slack_ms))
     else
       call('DEL', key)
     end

@@ -78,8 +78,8 @@ for i = 1, #KEYS do
   if changed then
     if count > 0 then
       local ttl = stored_start - count_start + count_finish - now
-      local state = string.format('%.0f %.0f', stored_start, count)
-      call('SET', key, state, 'PX', ceil(ttl * tick / 1000) + slack_ms)
+      local state = format('%d %d', stored_start, count)
+      call('SET', key, state, 'PX', format('%d', ceil(ttl * tick / 1000) + slack_ms))
     elseif stored then
       call('DEL', key)
     end

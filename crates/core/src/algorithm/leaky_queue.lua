@@ -47,7 +47,7 @@ for i = 1, #KEYS do
 
   if changed then
     if wait > 0 then
-      call('SET', key, now + wait, 'PX', ceil(wait * tick / 1000) + slack_ms)
+      call('SET', key, format('%d', now + wait), 'PX', format('%d', ceil(wait * tick / 1000) + slack_ms))
     elseif next then
       call('DEL', key)
     end

@@ -82,7 +82,7 @@ impl Algorithm for LeakyQueue {
         } else if !(fits && in_time) && ask.books() {
             wait_ticks_then = wait_ticks.saturating_add(cost_ticks).min(self.debt_ticks_max);
         }
-        let is_trimmed = ask.intent == Intent::Take && next.since(ask.now).0 > wait_ticks;
+        let is_trimmed = (ask.intent == Intent::Take || ask.books()) && next.since(ask.now).0 > wait_ticks;
         if wait_ticks_then != wait_ticks || is_trimmed {
             *next = ask.now.plus(Span(wait_ticks_then));
         }

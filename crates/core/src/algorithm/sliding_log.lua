@@ -21,10 +21,10 @@ end
 
 local function read(log, now)
   local key, period = log.key, log.period
-  local newest_at, newest_before, after = entry_at(key, -1)
+  local newest_at, newest_before, after = entry_at(key, '-1')
   log.is_stored, log.expired, log.before, log.after, log.added = newest_at ~= nil, 0, 0, 0, 0
   if newest_at and newest_at + period > now then
-    local oldest_at, before = entry_at(key, 0)
+    local oldest_at, before = entry_at(key, '0')
     if oldest_at + period <= now then
       log.expired = first_above(key, 1, call('LLEN', key) - 1, now - period, 0)
       oldest_at, before = entry_at(key, log.expired)
@@ -45,12 +45,12 @@ local function write(log, now, tick)
   end
   -- Where time has stepped back, units are taken to be from when the last ones were, so that the log stays in order.
   if used_before and log.newest_at >= now then
-    call('LSET', key, -1, string.format('%.0f %.0f %.0f', log.newest_at, log.newest_before, sum))
+    call('LSET', key, '-1', format('%d %d %d', log.newest_at, log.newest_before, sum))
   else
-    call('RPUSH', key, string.format('%.0f %.0f %.0f', now, log.after, sum))
+    call('RPUSH', key, format('%d %d %d', now, log.after, sum))
     log.newest_at = now
   end
-  call('PEXPIRE', key, ceil((log.newest_at + log.period - now) * tick / 1000) + slack_ms)
+  call('PEXPIRE', key, format('%d', ceil((log.newest_at + log.period - now) * tick / 1000) + slack_ms))
 end
 
 -- Drops the newest units.
@@ -63,8 +63,8 @@ local function give_back(log, units, now, tick)
   local index = first_above(key, log.expired, call('LLEN', key) - 1, 0, kept - 1)
   local taken_at, before, after = entry_at(key, index)
   call('LTRIM', key, log.expired, index)
-  if after > kept then call('LSET', key, -1, string.format('%.0f %.0f %.0f', taken_at, before, kept)) end
-  call('PEXPIRE', key, ceil((taken_at + log.period - now) * tick / 1000) + slack_ms)
+  if after > kept then call('LSET', key, '-1', format('%d %d %d', taken_at, before, kept)) end
+  call('PEXPIRE', key, format('%d', ceil((taken_at + log.period - now) * tick / 1000) + slack_ms))
 end
 
 -- When enough of the oldest entries have left.

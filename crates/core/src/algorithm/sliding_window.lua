@@ -86,8 +86,8 @@ for i = 1, #KEYS do
   if changed then
     if current > 0 or previous > 0 then
       local ttl = stored_start + (current > 0 and 2 or 1) * period - now
-      local state = string.format('%.0f %.0f %.0f', stored_start, current, previous)
-      call('SET', key, state, 'PX', ceil(ttl * tick / 1000) + slack_ms)
+      local state = format('%d %d %d', stored_start, current, previous)
+      call('SET', key, state, 'PX', format('%d', ceil(ttl * tick / 1000) + slack_ms))
     elseif stored then
       call('DEL', key)
     end

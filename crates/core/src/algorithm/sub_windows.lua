@@ -117,8 +117,8 @@ for i = 1, #KEYS do
     end
     if first then
       local ttl = stored_start + (oldest_age + 1 - first) * period - now
-      local state = string.format('%.0f ', stored_start) .. table.concat(counts, ' ', 1, last + 1)
-      call('SET', key, state, 'PX', ceil(ttl * tick / 1000) + slack_ms)
+      local state = format('%d ', stored_start) .. table.concat(counts, ' ', 1, last + 1)
+      call('SET', key, state, 'PX', format('%d', ceil(ttl * tick / 1000) + slack_ms))
     elseif stored then
       call('DEL', key)
     end

@@ -47,7 +47,7 @@ for i = 1, #KEYS do
 
   if changed then
     if backlog > 0 then
-      call('SET', key, now + backlog, 'PX', ceil(backlog * tick / 1000) + slack_ms)
+      call('SET', key, format('%d', now + backlog), 'PX', format('%d', ceil(backlog * tick / 1000) + slack_ms))
     elseif tat then
       call('DEL', key)
     end

@@ -187,8 +187,8 @@ impl Scripts {
         let expires_at = limit.expires_at(state);
         // What had expired before and is still of no use may be left as it was.
         let changed = *state != before && limit.expires_at(&before).max(expires_at) > now;
-        if expires_at <= now {
-            *state = limit.fresh();
+        if *state != before && expires_at <= now {
+            *state = limit.fresh(); // What is not written is not deleted either.
         }
         let tick = self.tick;
         let shared = self.limit.get_or_insert_with(|| {

@@ -1,0 +1,230 @@
+//! The twins in Lua against `core` at the same tick, where no oracle goes: time that steps back, states of larger limits, lists of
+//! asks, keys with a jitter.
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)] // A test stops at the first surprise.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use tollgate_core::{
+    Ask, Calendar, CalendarUnit, Concurrency, Cost, FixedWindow, Intent, Limit, OldestCounts, Refund,
+    SharedLimit, SlidingLog, SlidingWindow, Span, SubWindows, Tick, Time, TokenBucket, Verb, Windows,
+};
+use tollgate_testkit::real::redis::{Counter, RedisServer, ScriptCaller, Scripts};
+use tollgate_testkit::{Act, Gap, Spec, Step, Subject, Timeline, Trace, Units};
+
+mod common;
+use common::{at, rate};
+
+const TICK: Tick = Tick::MICROSECOND;
+const NOON: u64 = 1_700_000_000_000_000;
+
+/// A spec of every kind for each seed, as far as scripts can have it, and a history.
+fn histories(seeds: u64) -> impl Iterator<Item = (Spec, Limit, Trace)> {
+    let timeline = Timeline::shared(TICK);
+    (0..seeds).flat_map(move |seed| {
+        Spec::drawn_on(timeline, seed).into_iter().filter_map(move |spec| {
+            let limit = spec.try_limit().ok()?;
+            SharedLimit::in_ticks(limit.clone(), TICK).ok()?;
+            Some((spec, limit, Trace::seeded(timeline, seed, 40)))
+        })
+    })
+}
+
+fn gap_ticks(spec: &Spec, gap: Gap) -> u64 {
+    match gap {
+        Gap::Still | Gap::Promise(_) => 0,
+        Gap::Ticks(ticks) => ticks,
+        Gap::Beat(parts) => (u128::from(spec.beat()) * u128::from(parts) / 64).try_into().unwrap(),
+        Gap::Edge(_) | Gap::Reset(_) => spec.beat(),
+        Gap::Idle(more) => spec.memory().saturating_add(more),
+    }
+}
+
+fn units(spec: &Spec, units: Units) -> u64 {
+    match units {
+        Units::Plain(units) => units,
+        Units::Share(parts) => (spec.cost_max() / 64).saturating_mul(parts).max(1),
+        Units::All(more) | Units::Remaining(more) => spec.cost_max().saturating_add(more),
+        Units::Max => u64::MAX,
+    }
+}
+
+/// The ask of a step as a script gets it.
+fn ask(spec: &Spec, step: &Step, now: u64) -> (Verb, u64, u64) {
+    match step.act {
+        Act::Ask(cost, Intent::Peek) => (Verb::Peek, units(spec, cost), 0),
+        Act::Ask(cost, Intent::Take) => (Verb::Take, units(spec, cost), 0),
+        Act::Ask(cost, Intent::Book) => (Verb::Book, units(spec, cost), 0),
+        Act::GiveBack(back, ago) => {
+            (Verb::GiveBack, units(spec, back), now.saturating_sub(spec.beat() * ago as u64 / 2))
+        }
+    }
+}
+
+#[test]
+fn time_may_step_back() {
+    let server = RedisServer::start();
+    let caller = Rc::new(RefCell::new(ScriptCaller::new(server.client())));
+    for (spec, limit, trace) in histories(60) {
+        let mut scripts = Scripts::new(&caller, TICK);
+        let mut now = trace.start.ticks();
+        for (number, step) in trace.steps.iter().enumerate() {
+            let gap = gap_ticks(&spec, step.gap);
+            // Every third step goes back.
+            now = if number % 3 == 2 { now.saturating_sub(gap) } else { now.saturating_add(gap) };
+            now = now.min(trace.end.ticks());
+            match step.act {
+                Act::Ask(cost, intent) => {
+                    let ask = Ask { cost: Cost::new(units(&spec, cost)), now: at(now), intent };
+                    let [got, expected] = scripts.decide_beside_core(b"key", &limit, ask);
+                    assert_eq!(got, expected, "{spec:?}: step {number}, {ask:?} of {trace:?}");
+                }
+                // What has expired is forgotten by a script when units are given back, and by `core` when they are taken.
+                Act::GiveBack(..) if matches!(limit, Limit::SlidingLog(_) | Limit::Concurrency(_)) => {}
+                // Of the window that is open: what belongs to one that is past, a script leaves alone.
+                Act::GiveBack(back, _) => {
+                    let refund = Refund::at_once(units(&spec, back), at(now));
+                    scripts.give_back(b"key", &limit, refund);
+                }
+            }
+        }
+    }
+}
+
+/// A list of asks gets what single calls at that instant would, and several keys in one call what each would alone.
+#[test]
+fn lists_are_answered_like_single_calls() {
+    let server = RedisServer::start();
+    let mut caller = ScriptCaller::new(server.client());
+    for (number, (spec, limit, trace)) in histories(40).enumerate() {
+        let shared = SharedLimit::in_ticks(limit, TICK).unwrap();
+        if shared.script().is_none() {
+            continue;
+        }
+        let names = ["single", "list", "other"].map(|name| format!("{name}:{number}").into_bytes());
+        let mut now = trace.start.ticks();
+        for steps in trace.steps.chunks(7) {
+            now = now.saturating_add(gap_ticks(&spec, steps[0].gap)).min(trace.end.ticks());
+            let mut asks: Vec<_> = steps.iter().map(|step| ask(&spec, step, now)).collect();
+            if steps[0].key == 2 {
+                asks.insert(asks.len() / 2, (Verb::Reset, 0, 0));
+            }
+            asks.insert(asks.len() / 3, (Verb::Release, 0, now + 1));
+            let counter = |key: usize, asks| Counter {
+                key: &names[key],
+                limit: &shared,
+                key_hash: 0,
+                around: at(now),
+                asks,
+            };
+            let listed = caller.call(Some(now), &[counter(2, &asks), counter(1, &asks)]);
+            let single: Vec<_> =
+                asks.chunks(1).flat_map(|ask| caller.call(Some(now), &[counter(0, ask)])).collect();
+            let (other, list) = listed.split_at(asks.len());
+            assert_eq!(list, single, "{spec:?}: {asks:?} at {now}");
+            assert_eq!(other, single, "{spec:?}: {asks:?} at {now}, first of two keys");
+        }
+    }
+}
+
+/// A state of a larger limit is read with the numbers of this one, and trimmed as `core` does.
+#[test]
+fn states_of_larger_limits_are_trimmed() {
+    let server = RedisServer::start();
+    let mut caller = ScriptCaller::new(server.client());
+    let pairs: [fn(u64) -> Limit; 6] = [
+        |units| TokenBucket::new(rate(1, 1_000), units).unwrap().into(),
+        |units| FixedWindow::new(rate(units, 60_000)).into(),
+        |units| SlidingWindow::new(rate(units, 60_000)).into(),
+        |units| SubWindows::new(rate(units, 60_000), 6, OldestCounts::ByOverlap).unwrap().into(),
+        |units| SlidingLog::new(rate(units, 60_000)).unwrap().into(),
+        |units| Concurrency::new(units, Span::from_ticks(60_000)).unwrap().into(),
+    ];
+    for make in pairs {
+        let [large, small] = [50, 3].map(|units| SharedLimit::in_ticks(make(units), TICK).unwrap());
+        let key = large.limit().algorithm().as_bytes();
+        let mut state = large.limit().fresh();
+        let steps = [(Verb::Take, 45), (Verb::Take, 1), (Verb::Peek, 1), (Verb::Book, 1), (Verb::Take, 0)];
+        for (number, (verb, units)) in steps.into_iter().enumerate() {
+            let (now, shared) = (NOON + 7_000 * number as u64, if number == 0 { &large } else { &small });
+            let asks = [(verb, units, 0)];
+            let counter = Counter { key, limit: shared, key_hash: 0, around: at(now), asks: &asks };
+            let [_, span, remaining, reset_after] = caller.call(Some(now), &[counter])[0];
+            let intent = [Intent::Peek, Intent::Take, Intent::Book][verb as usize];
+            let ask = Ask { cost: Cost::new(units), now: at(now), intent };
+            let expected = shared.limit().decide(&mut state, ask);
+            let what = format!("{:?}: {verb:?} {units} after {number} steps", shared.limit());
+            assert_eq!(u64::try_from(remaining).unwrap(), expected.remaining, "{what}");
+            let retry_after = expected.retry_after().map_or(0, Span::ticks);
+            if !expected.is_allowed() {
+                assert_eq!(u64::try_from(span).unwrap(), retry_after, "{what}");
+            }
+            let reset_expected = expected.reset_after.map_or(-1, |span| span.ticks().cast_signed());
+            assert_eq!(reset_after, reset_expected, "{what}");
+        }
+    }
+}
+
+/// The windows of a key with a jitter begin where its clock in `core` says, and what it gives back is found there.
+#[test]
+fn keys_with_a_jitter_have_clocks_of_their_own() {
+    let server = RedisServer::start();
+    let mut caller = ScriptCaller::new(server.client());
+    let limits: [Limit; 3] = [
+        FixedWindow::new(rate(5, 60_000)).jittered().into(),
+        SlidingWindow::new(rate(5, 60_000)).jittered().into(),
+        SubWindows::new(rate(5, 60_000), 4, OldestCounts::Whole).unwrap().jittered().into(),
+    ];
+    for limit in limits {
+        let shared = SharedLimit::in_ticks(limit, TICK).unwrap();
+        for key_hash in [0, 17, 59_999, 60_000, 0x9e37_79b9_7f4a_7c15] {
+            let key = format!("{}:{key_hash}", shared.limit().algorithm()).into_bytes();
+            let mut state = shared.limit().fresh();
+            for (number, now) in (NOON..NOON + 200_000).step_by(9_000).enumerate() {
+                let clock = |now| shared.limit().key_time(key_hash, at(now));
+                let counted_at = now - 9_000;
+                let asks = [(Verb::Take, 1, 0), (Verb::GiveBack, (number % 3 / 2) as u64, counted_at)];
+                let counter = Counter { key: &key, limit: &shared, key_hash, around: at(now), asks: &asks };
+                let answer = caller.call(Some(now), &[counter])[0];
+                let expected = shared.limit().decide(&mut state, Ask::take(Cost::ONE, clock(now)));
+                let refund = Refund { units: asks[1].1, counted_at: clock(counted_at), now: clock(now) };
+                shared.limit().give_back(&mut state, refund);
+                let got = (answer[0] == 0, answer[2], answer[3]);
+                let reset_after = expected.reset_after.unwrap().ticks().cast_signed();
+                let expected = (expected.is_allowed(), expected.remaining.cast_signed(), reset_after);
+                assert_eq!(got, expected, "{:?} of {key_hash} at {now}", shared.limit());
+            }
+        }
+    }
+}
+
+/// Boundaries around another time than that of Redis: nothing is done, and it is said.
+#[test]
+fn a_calendar_is_asked_again_where_its_windows_are_unknown() {
+    let server = RedisServer::start();
+    let mut caller = ScriptCaller::new(server.client());
+    let calendar = Calendar::new(CalendarUnit::Day, "Europe/Berlin", TICK).unwrap();
+    let windows = Windows::Calendar(calendar.clone());
+    let shared = SharedLimit::in_ticks(FixedWindow::in_windows(2, windows).unwrap().into(), TICK).unwrap();
+    let today = calendar.at(at(NOON));
+    let tomorrow = calendar.at(today.end);
+    let mut call = |around: Time, now: Time| {
+        let asks = [(Verb::Take, 1, 0)];
+        let counter = Counter { key: b"quota", limit: &shared, key_hash: 0, around, asks: &asks };
+        caller.call(Some(now.ticks()), &[counter])[0]
+    };
+    let next_week = at(NOON + 7 * 86_400_000_000);
+    let moment_before = |time: Time| at(time.ticks() - 1);
+    // The asker's clock is far ahead or far behind.
+    assert_eq!(call(next_week, at(NOON)), [4, 0, 0, -1]);
+    assert_eq!(call(at(NOON), next_week), [4, 0, 0, -1]);
+    assert_eq!(call(at(NOON), tomorrow.end), [4, 0, 0, -1]);
+    // It is off by a day at most, and that makes no difference.
+    let left = today.end.since(at(NOON)).ticks().cast_signed();
+    assert_eq!(call(today.end, at(NOON)), [0, 0, 1, left], "nothing was taken before");
+    assert_eq!(call(moment_before(today.start), at(NOON)), [0, 0, 0, left]);
+    assert_eq!(call(at(NOON), moment_before(today.end)), [1, 1, 0, 1]);
+    let day = tomorrow.end.since(today.end).ticks().cast_signed();
+    assert_eq!(call(at(NOON), today.end), [0, 0, 1, day]);
+    assert_eq!(call(tomorrow.end, moment_before(tomorrow.end)), [0, 0, 0, 1]);
+}
