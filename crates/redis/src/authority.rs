@@ -107,7 +107,7 @@ impl Authority {
             return Asked::Answered(Ok(without_asking(&question.limit, question.act, now)));
         }
         if let Act::Take(cost) = question.act
-            && let Some(decision) = fleet.denied(question.key, cost, now)
+            && let Some(decision) = fleet.denied(&question, cost, now)
         {
             let at = question.limit.moment(now);
             return Asked::Answered(Ok(Grant { decision, at, holder: None }));
