@@ -4,9 +4,6 @@
 //! for microseconds since 1970, not for nanoseconds. So a shared limit is the limit of the rule at a coarser tick. At that tick,
 //! the script and `core` give the same answers.
 
-#[cfg(test)]
-mod tests;
-
 use crate::algorithm::concurrency::Holder;
 use crate::decision::{Decision, Outcome};
 use crate::error::LimitError;
@@ -22,6 +19,7 @@ pub struct SharedLimit {
     /// What every decision says the limit is.
     units: u64,
     cost_max: u64,
+    fingerprint: u64,
 }
 
 /// What a script has answered to one ask.
@@ -59,7 +57,20 @@ impl SharedLimit {
         }
         let units = limit.capacity();
         let cost_max = limit.cost_max();
-        Ok(SharedLimit { limit, tick, units, cost_max })
+        let mut shared = SharedLimit { limit, tick, units, cost_max, fingerprint: 0 };
+        // FNV-1a, over what tells the limit apart from others that may share its counters.
+        let mut hash = 0xcbf2_9ce4_8422_2325_u64 ^ shared.limit.shape();
+        shared.put_numbers(0, Time::default(), |number| {
+            hash = (hash ^ number).wrapping_mul(0x0100_0000_01b3).rotate_left(31);
+        });
+        shared.fingerprint = hash;
+        Ok(shared)
+    }
+
+    /// A number that limits with other numbers have not, except by chance. Whatever is remembered of an answer holds under the limit
+    /// that gave it: several may share a counter, as callers who bring their numbers with every call do.
+    pub fn fingerprint(&self) -> u64 {
+        self.fingerprint
     }
 
     /// The limit as the script knows it: what decides the same way, at the same tick.

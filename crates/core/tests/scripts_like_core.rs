@@ -6,7 +6,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use tollgate_core::{
-    Ask, Calendar, CalendarUnit, Concurrency, Cost, FixedWindow, Intent, Limit, OldestCounts, Rate, Refund,
+    Ask, Calendar, CalendarUnit, Concurrency, Cost, FixedWindow, Intent, Limit, OldestCounts, Refund,
     SharedLimit, SlidingLog, SlidingWindow, Span, SubWindows, Tick, Time, TokenBucket, Verb, Windows,
 };
 use tollgate_testkit::real::redis::{Counter, RedisServer, ScriptCaller, Scripts};
@@ -227,22 +227,4 @@ fn a_calendar_is_asked_again_where_its_windows_are_unknown() {
     let day = tomorrow.end.since(today.end).ticks().cast_signed();
     assert_eq!(call(at(NOON), today.end), [0, 0, 1, day]);
     assert_eq!(call(tomorrow.end, moment_before(tomorrow.end)), [0, 0, 0, 1]);
-}
-
-/// A rate for a test that names it by units per second.
-fn per_second(units: u64) -> Rate {
-    rate(units, 1_000_000_000)
-}
-
-/// The limit of a rule and the shared one differ by no more than the tick makes them.
-#[test]
-fn a_shared_limit_is_that_of_the_rule_at_a_coarser_tick() {
-    let bucket = SharedLimit::new(&TokenBucket::new(per_second(1_000), 20).unwrap().into()).unwrap();
-    assert_eq!(bucket.tick(), Tick::MICROSECOND);
-    assert_eq!(*bucket.limit(), TokenBucket::new(rate(1, 1_000), 20).unwrap().into());
-    let window = |units| SharedLimit::new(&SlidingWindow::new(rate(units, 86_400_000_000_000)).into());
-    assert_eq!(window(1_000).unwrap().tick(), Tick::MICROSECOND);
-    assert_eq!(window(1_000_000).unwrap().tick(), Tick::MILLISECOND);
-    assert_eq!(window(1_000_000_000).unwrap().tick(), Tick::SECOND);
-    assert!(window(1_000_000_000_000).is_err());
 }

@@ -121,7 +121,7 @@ impl Authority {
             return Some(without_asking(&question.limit, question.act, now));
         }
         let Act::Take(cost) = question.act else { return None };
-        let decision = self.inner.fleet.denied(question.key, cost, now)?;
+        let decision = self.inner.fleet.denied(question, cost, now)?;
         Some(Grant { decision, at: question.limit.moment(now), holder: None })
     }
 

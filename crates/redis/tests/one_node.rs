@@ -49,6 +49,18 @@ async fn takes_gives_back_and_resets() {
 }
 
 #[tokio::test]
+async fn a_denial_is_remembered_under_the_numbers_that_denied() {
+    let server = RedisServer::start();
+    let authority = connect(&text(&server)).await;
+    // Callers who bring their numbers along share a counter.
+    let (small, large) = (bucket(1), bucket(5));
+    assert!(ask(&authority, take(1, &small)).await.unwrap().decision.is_allowed());
+    assert!(!ask(&authority, take(1, &small)).await.unwrap().decision.is_allowed());
+    assert!(ask(&authority, take(1, &large)).await.unwrap().decision.is_allowed());
+    assert!(!ask(&authority, take(1, &small)).await.unwrap().decision.is_allowed());
+}
+
+#[tokio::test]
 async fn holds_are_released_once() {
     let server = RedisServer::start();
     let limit = common::shared(&Concurrency::new(2, Span::from_ticks(60_000_000_000)).unwrap().into());

@@ -44,7 +44,7 @@ pub(crate) fn router(gate: Arc<Gate>) -> Router {
 }
 
 async fn metrics(State(gate): State<Arc<Gate>>, fields: HeaderMap) -> Response {
-    match gate.metrics().encode(gate.engine().stats()) {
+    match gate.metrics_text() {
         Ok(text) if wants_openmetrics(&fields) => {
             ([(CONTENT_TYPE, OPENMETRICS), (VARY, "accept")], text).into_response()
         }

@@ -2,6 +2,7 @@
 
 mod begun;
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -49,7 +50,7 @@ impl Default for GateSettings {
 /// What protocols ask. Shared by all threads.
 pub struct Gate {
     engine: Engine,
-    clock: Clock,
+    clock: Arc<Clock>,
     settings: GateSettings,
     metrics: Metrics,
     access: Access,
@@ -68,7 +69,7 @@ impl Gate {
     pub fn new(settings: GateSettings) -> Result<Gate, EngineError> {
         Ok(Gate {
             engine: Engine::new(settings.engine)?,
-            clock: Clock::new(),
+            clock: Arc::new(Clock::new()),
             metrics: Metrics::new(settings.near_limit_ratio),
             settings,
             access: Access::default(),
@@ -100,12 +101,29 @@ impl Gate {
 
     /// Reads rules and puts them in the place of those before. If anything is wrong with them, those before stay.
     pub fn load(&self, sources: &[Source]) -> Result<(), Problems> {
-        self.engine.load(sources, self.clock.now())
+        self.engine.load(sources, self.clock.now())?;
+        self.forget_denials();
+        Ok(())
     }
 
     /// Puts rules in the place of those before.
     pub fn install(&self, rules: Vec<FileSpec>) {
         self.engine.install(rules, self.clock.now());
+        self.forget_denials();
+    }
+
+    /// What was denied by the rules before need not be by these.
+    fn forget_denials(&self) {
+        if let Some(store) = &self.store {
+            store.forget_denials();
+        }
+    }
+
+    /// Lets the engine know how many processes share its counters, as they were last counted.
+    pub(crate) fn count_nodes(&self) {
+        if let Some(store) = &self.store {
+            self.engine.set_nodes(store.nodes());
+        }
     }
 
     /// The rules in force.
@@ -200,12 +218,18 @@ impl Gate {
         &self.engine
     }
 
-    pub(crate) fn clock(&self) -> &Clock {
+    pub(crate) fn clock(&self) -> &Arc<Clock> {
         &self.clock
     }
 
     pub(crate) fn settings(&self) -> &GateSettings {
         &self.settings
+    }
+
+    /// All numbers, for Prometheus.
+    pub(crate) fn metrics_text(&self) -> Result<String, fmt::Error> {
+        let shards = self.store.as_ref().map(Store::stats).unwrap_or_default();
+        self.metrics.encode(self.engine.stats(), shards)
     }
 
     pub(crate) fn metrics(&self) -> &Metrics {

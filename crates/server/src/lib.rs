@@ -31,4 +31,5 @@ pub use gate::{Gate, GateSettings};
 pub use secret::{NamedFile, SecretError};
 pub use serve::{Addresses, Running, ServeError, serve};
 pub use settings::{Listen, LogFormat, SETTINGS, Setting, SettingError, Settings};
+pub use store::{HiddenText, StoreError, StoreSettings};
 pub use tls::{TlsMode, TlsModes, TlsSettings};

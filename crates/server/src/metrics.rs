@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use tollgate::core::{Decision, Span, Time};
 use tollgate::policy::{Place, RuleId};
 use tollgate::{DecidedBy, Force, Ruling, Stats, Status, Verdict};
+use tollgate_redis::ShardStats;
 
 use chunked::Chunked;
 pub(crate) use classic::classic;
@@ -192,8 +193,8 @@ impl Metrics {
     }
 
     /// All of it as text, in the format of `OpenMetrics`.
-    pub(crate) fn encode(&self, ledger: Stats) -> Result<String, fmt::Error> {
-        Exposition::of(self, ledger).encode()
+    pub(crate) fn encode(&self, ledger: Stats, store: Vec<ShardStats>) -> Result<String, fmt::Error> {
+        Exposition::of(self, ledger, store).encode()
     }
 
     fn shards(&self) -> impl Iterator<Item = &Shard> {

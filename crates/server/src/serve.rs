@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 use tokio::net::TcpListener;
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tollgate::EngineError;
 use tollgate::policy::Problems;
@@ -25,11 +26,14 @@ use crate::reload::{self, Reloaded, Rules};
 use crate::room::Room;
 use crate::secret::SecretError;
 use crate::settings::{Listen, Settings};
+use crate::store::{Store, StoreError};
 use crate::tls::Tls;
 use crate::workers::{self, Handler, Listener, Workers};
 
 /// How often the ledger is tended.
 const TEND_INTERVAL: Duration = Duration::from_millis(5);
+/// How long a server that starts waits for the store of its counters.
+const STORE_PATIENCE: Duration = Duration::from_secs(1);
 /// After how many of those wall time is looked at.
 const TENDS_PER_WALL_LOOK: u32 = 200;
 
@@ -45,6 +49,9 @@ pub enum ServeError {
     /// Its settings of proxies contradict each other.
     #[error(transparent)]
     Addresses(#[from] AddressError),
+    /// The store of its counters cannot be reached as the settings say.
+    #[error(transparent)]
+    Store(#[from] StoreError),
     /// Its counters cannot be made.
     #[error(transparent)]
     Engine(#[from] EngineError),
@@ -105,9 +112,17 @@ pub async fn serve(settings: Settings) -> Result<Running, ServeError> {
     settings.gate.addresses.check()?;
     let (tls, certificates) = Tls::load(&settings.tls)?;
     let (access, token_files) = Access::load(&settings.tokens)?;
-    let gate = Arc::new(Gate::new(settings.gate.clone())?.with_access(access));
+    let gate = Gate::new(settings.gate.clone())?.with_access(access);
+    let store = Store::open(&settings.store, settings.workers, Arc::clone(gate.clock()))?;
+    let gate = Arc::new(match store {
+        Some(store) => gate.with_store(store),
+        None => gate,
+    });
     let rules = Rules::load(settings.rules.clone(), &gate).map_err(ServeError::Rules)?;
     let (workers, _threads) = Workers::start(settings.workers).map_err(ServeError::Threads)?;
+    if gate.is_sharing() {
+        reach_store(&gate, &workers).await;
+    }
     let mut starting = Starting {
         workers: Arc::new(workers),
         tls,
@@ -207,6 +222,31 @@ impl Starting {
     }
 }
 
+/// Has every thread connect to the store of counters before the first request comes. A server without its store serves all the same: its
+/// rules say how.
+async fn reach_store(gate: &Arc<Gate>, workers: &Workers) {
+    let (sender, mut reached) = mpsc::channel(workers.count());
+    let gate = Arc::clone(gate);
+    let reach = move || {
+        let (gate, sender) = (Arc::clone(&gate), sender.clone());
+        tokio::spawn(async move {
+            let is_reached = match gate.store() {
+                Some(store) => store.is_reached(STORE_PATIENCE).await,
+                None => true,
+            };
+            let _ = sender.send(is_reached).await; // Nobody may want to know any more.
+        });
+    };
+    workers.on_each(reach).await;
+    let mut is_reached = true;
+    while let Some(by_thread) = reached.recv().await {
+        is_reached &= by_thread;
+    }
+    if !is_reached {
+        tracing::warn!("the store is out of reach: until it is there, the `fail_mode` of each rule decides");
+    }
+}
+
 fn web(router: axum::Router) -> Handler {
     Arc::new(move |stream, drain| {
         let router = router.clone();
@@ -240,6 +280,7 @@ fn tend(gate: &Arc<Gate>, tending: &Arc<AtomicBool>) -> io::Result<()> {
             tends = tends.wrapping_add(1);
             if tends.is_multiple_of(TENDS_PER_WALL_LOOK) {
                 gate.clock().follow_wall_time();
+                gate.count_nodes();
             }
             thread::sleep(TEND_INTERVAL);
         }

@@ -16,6 +16,7 @@ pub use value::SettingError;
 
 use crate::access::{TokenSettings, TokenSource};
 use crate::gate::GateSettings;
+use crate::store::{HiddenText, StoreSettings};
 use crate::tls::TlsSettings;
 
 /// Where to listen.
@@ -53,6 +54,8 @@ pub struct Settings {
     pub tls: TlsSettings,
     /// Which of them want tokens.
     pub tokens: TokenSettings,
+    /// Where counters are kept.
+    pub store: StoreSettings,
     /// How requests are answered.
     pub gate: GateSettings,
     /// Threads that serve requests.
@@ -81,6 +84,7 @@ impl Default for Settings {
             admin: Listen::loopback(9090),
             tls: TlsSettings::default(),
             tokens: TokenSettings::default(),
+            store: StoreSettings::default(),
             gate: GateSettings::default(),
             workers: std::thread::available_parallelism().map_or(1, usize::from),
             connections_max: 16_384,
@@ -114,7 +118,15 @@ impl Settings {
             TokenSource::Listed(_) => None,
         });
         let tls = [&mut self.tls.certificate, &mut self.tls.key, &mut self.tls.client_ca];
-        for path in std::iter::once(&mut self.rules).chain(tls.into_iter().flatten()).chain(tokens) {
+        let store = &mut self.store;
+        let hidden = [&mut store.password, &mut store.sentinel_password, &mut store.secret];
+        let hidden = hidden.into_iter().flatten().filter_map(|text| match text {
+            HiddenText::File(path) => Some(path),
+            HiddenText::Given(_) => None,
+        });
+        let store_tls = [&mut store.tls_ca, &mut store.tls_certificate, &mut store.tls_key];
+        let files = tls.into_iter().chain(store_tls).flatten();
+        for path in std::iter::once(&mut self.rules).chain(files).chain(tokens).chain(hidden) {
             *path = folder.join(&*path); // An absolute one stays what it is.
         }
     }

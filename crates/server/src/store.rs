@@ -1,28 +1,80 @@
-//! Where counters are shared with other processes.
+//! Where counters are shared with other processes: how it is reached, and by which thread.
 
-use tollgate::authority::{Failure, Question};
+mod settings;
 
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use tollgate::Clock;
+use tollgate::authority::Question;
+use tollgate_redis::{Authority, Fleet, ShardStats};
+
+pub use self::settings::{HiddenText, StoreError, StoreSettings};
 use crate::gate::Granted;
+use crate::workers;
 
 /// The way to shared counters.
 pub(crate) struct Store {
+    fleet: Arc<Fleet>,
+    deadline: Duration,
     secret: Vec<u8>,
+    /// One for each thread that serves requests, made when it first asks: a connection never changes threads.
+    authorities: Box<[OnceLock<Authority>]>,
 }
 
 impl Store {
+    /// The store that the settings name, if they do, for so many threads.
+    pub(crate) fn open(
+        settings: &StoreSettings,
+        threads: usize,
+        clock: Arc<Clock>,
+    ) -> Result<Option<Store>, StoreError> {
+        let Some(reached) = settings.reached()? else { return Ok(None) };
+        Ok(Some(Store {
+            fleet: Fleet::new(reached, clock)?,
+            deadline: settings.deadline,
+            secret: settings.secret()?,
+            authorities: (0..threads.max(1)).map(|_| OnceLock::new()).collect(),
+        }))
+    }
+
     /// What all who share the counters know.
     pub(crate) fn secret(&self) -> &[u8] {
         &self.secret
     }
 
-    /// Asks, all at once.
-    #[allow(clippy::unused_async)]
+    /// Asks, all at once. Whatever happens, the answers are there by the deadline.
     pub(crate) async fn ask(&self, questions: &[Question]) -> Vec<Granted> {
-        vec![Err(Failure::NotAsked); questions.len()]
+        let questions = questions.iter().map(|question| (question.clone(), None));
+        self.authority().ask_all(questions, self.deadline).await
     }
 
     /// Tells what nobody waits for.
     pub(crate) fn send(&self, questions: Vec<Question>) {
-        drop(questions);
+        self.authority().send_back(questions.into_iter().map(|question| (question, None)));
+    }
+
+    /// Whether every shard can be asked by this thread, in this time.
+    pub(crate) async fn is_reached(&self, patience: Duration) -> bool {
+        self.authority().ready(patience).await
+    }
+
+    /// How many processes share the counters.
+    pub(crate) fn nodes(&self) -> u32 {
+        self.fleet.nodes()
+    }
+
+    /// Rules have changed: what was denied before need not be now.
+    pub(crate) fn forget_denials(&self) {
+        self.fleet.forget_denials();
+    }
+
+    pub(crate) fn stats(&self) -> Vec<ShardStats> {
+        self.fleet.stats()
+    }
+
+    fn authority(&self) -> &Authority {
+        let thread = workers::this_worker() % self.authorities.len();
+        self.authorities[thread].get_or_init(|| Authority::start(&self.fleet))
     }
 }

@@ -3,6 +3,7 @@
 //! One acceptor per listener hands its connections out in turn. Letting the kernel spread them (`SO_REUSEPORT`) would be
 //! simpler, but proxies open few connections, and two of them may well land on one thread.
 
+use std::cell::Cell;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -29,6 +30,16 @@ pub(crate) type Handler =
 
 type Job = Box<dyn FnOnce() + Send>;
 
+thread_local! {
+    /// Which of the threads of its server this one is.
+    static THIS_WORKER: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Which of the threads of its server this one is; the first, if it is none of them.
+pub(crate) fn this_worker() -> usize {
+    THIS_WORKER.get()
+}
+
 /// Threads that serve connections until nobody hands them any.
 pub(crate) struct Workers {
     inboxes: Vec<mpsc::Sender<Job>>,
@@ -43,6 +54,7 @@ impl Workers {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             let (sender, mut inbox) = mpsc::channel::<Job>(HANDED_OUT_MAX);
             let work = async move {
+                THIS_WORKER.set(index);
                 while let Some(job) = inbox.recv().await {
                     job();
                 }
@@ -52,6 +64,19 @@ impl Workers {
             inboxes.push(sender);
         }
         Ok((Workers { inboxes, next: AtomicUsize::new(0) }, threads))
+    }
+
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.inboxes.len()
+    }
+
+    /// Runs a job on every thread, inside its runtime.
+    pub(crate) async fn on_each(&self, job: impl Fn() + Clone + Send + 'static) {
+        for inbox in &self.inboxes {
+            // Who cannot be handed anything serves nobody either.
+            let _ = inbox.send(Box::new(job.clone())).await;
+        }
     }
 
     /// Runs a job on the next thread, inside its runtime.

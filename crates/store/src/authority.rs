@@ -98,6 +98,19 @@ pub enum Failure {
     Crowded,
 }
 
+impl Failure {
+    /// In a word, for metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Failure::TimedOut => "timed_out",
+            Failure::Unreachable => "unreachable",
+            Failure::NotAsked => "not_asked",
+            Failure::Refused => "refused",
+            Failure::Crowded => "crowded",
+        }
+    }
+}
+
 /// Scatters a number over all 64 bits (the finish of splitmix64): for jitter and for places, never for secrets.
 fn mix(number: u64) -> u64 {
     let mut mixed = number.wrapping_add(0x9e37_79b9_7f4a_7c15);

@@ -201,7 +201,7 @@ impl Air {
                     ground.state.answer(asked.ticket, Err(Failure::Refused), ground.now);
                     continue;
                 };
-                let learnt = Learnt { grant: &grant, tick: limit.tick(), sent_at: departed };
+                let learnt = Learnt { grant: &grant, limit: &limit, sent_at: departed };
                 ground.fleet.learn(key, asked.act, &learnt);
                 let pass = asked.ticket.pass;
                 if ground.state.answer(asked.ticket, Ok(grant), ground.now) == Delivery::TooLate

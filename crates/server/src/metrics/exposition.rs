@@ -12,6 +12,7 @@ use prometheus_client::encoding::{
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
 use tollgate::{DecidedBy, Stats};
+use tollgate_redis::{FAILURES, ShardStats};
 
 use super::shard::{BUCKET_ENDS_NS, ProtocolTotals, RuleTotals, Special};
 use super::{Metrics, Protocol, RuleName, SHARED_BY};
@@ -28,6 +29,8 @@ pub(super) struct Exposition {
     unauthorized: [u64; Protocol::ALL.len()],
     shared: [u64; SHARED_BY.len()],
     ledger: Stats,
+    /// Where counters are shared: what each shard has done.
+    store: Vec<ShardStats>,
 }
 
 type PerRule = fn(&RuleTotals) -> u64;
@@ -54,7 +57,7 @@ const OUTCOMES: [(&str, PerRule); 3] = [
 ];
 
 impl Exposition {
-    pub(super) fn of(metrics: &Metrics, ledger: Stats) -> Exposition {
+    pub(super) fn of(metrics: &Metrics, ledger: Stats, store: Vec<ShardStats>) -> Exposition {
         let mut rules: BTreeMap<RuleName, RuleTotals> = BTreeMap::new();
         let mut protocols = [ProtocolTotals::default(); Protocol::ALL.len()];
         for shard in metrics.shards() {
@@ -86,6 +89,7 @@ impl Exposition {
                 .map(|protocol| metrics.unauthorized[protocol as usize].load(Ordering::Relaxed)),
             shared: std::array::from_fn(|at| metrics.shared[at].load(Ordering::Relaxed)),
             ledger,
+            store,
         }
     }
 
@@ -168,7 +172,6 @@ impl Exposition {
         let alone = [
             ("ratelimit_ledger_reclaimed", "Idle keys forgotten, at no loss.", self.ledger.reclaimed),
             ("ratelimit_ledger_evicted", "Keys forgotten in use, for lack of memory.", self.ledger.evicted),
-            ("ratelimit_redis_errors", "Failed calls of Redis.", 0),
             ("ratelimit_failopen", "Decisions to let pass because nobody could be asked.", self.failopen()),
         ];
         for (name, help, value) in alone {
@@ -179,19 +182,68 @@ impl Exposition {
         for (decided_by, value) in SHARED_BY.into_iter().zip(self.shared) {
             put(&mut family, &[("decided_by", decided_by.name())], value)?;
         }
-        let help = "The breaker before the shared store: 0 closed or none, 1 half open, 2 open.";
-        gauge(encoder, "ratelimit_circuit_state", help, &0_u64)?;
         let mut family =
             encoder.encode_descriptor("tollgate_build_info", "What is running.", None, MetricType::Gauge)?;
         family.encode_family(&[("version", env!("CARGO_PKG_VERSION"))])?.encode_gauge(&1_u64)
     }
 }
 
+impl Exposition {
+    fn encode_store(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let help = "Questions to a shard of the store without an answer, by kind.";
+        let mut family = counters(encoder, "ratelimit_redis_errors", help)?;
+        for shard in &self.store {
+            for (kind, value) in FAILURES.into_iter().zip(shard.failures) {
+                put(&mut family, &[("shard", &*shard.name), ("kind", kind.name())], value)?;
+            }
+        }
+        let families: [(&str, &str, PerShard); 6] = [
+            ("ratelimit_redis_asks", "Questions to a shard of the store.", |shard| shard.asks),
+            ("ratelimit_redis_calls", "Scripts that a shard of the store was asked to run.", |shard| {
+                shard.calls
+            }),
+            ("ratelimit_redis_flights", "Pipelines sent to a shard of the store.", |shard| shard.flights),
+            (
+                "ratelimit_redis_late_grants",
+                "Answers of a shard of the store that came too late, and were given back.",
+                |shard| shard.late_grants,
+            ),
+            (
+                "ratelimit_redis_breaks",
+                "Connections to a shard of the store that broke or could not be made.",
+                |shard| shard.breaks,
+            ),
+            (
+                "ratelimit_circuit_openings",
+                "Times that a shard of the store was given up for a while.",
+                |shard| shard.openings,
+            ),
+        ];
+        for (name, help, value) in families {
+            let mut family = counters(encoder, name, help)?;
+            for shard in &self.store {
+                put(&mut family, &[("shard", &*shard.name)], value(shard))?;
+            }
+        }
+        let help =
+            "Threads that do not ask a shard of the store at the moment, because it has failed too often.";
+        let mut family =
+            encoder.encode_descriptor("ratelimit_circuit_state", help, None, MetricType::Gauge)?;
+        for shard in &self.store {
+            family.encode_family(&[("shard", &*shard.name)])?.encode_gauge(&shard.breakers_open)?;
+        }
+        Ok(())
+    }
+}
+
+type PerShard = fn(&ShardStats) -> u64;
+
 impl Collector for Exposition {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         self.encode_rules(&mut encoder)?;
         self.encode_protocols(&mut encoder)?;
-        self.encode_process(&mut encoder)
+        self.encode_process(&mut encoder)?;
+        self.encode_store(&mut encoder)
     }
 }
 

@@ -20,7 +20,7 @@ use crate::headers::samples::{
 const TOOK: Span = Span::from_ticks(700);
 
 fn text(metrics: &Metrics) -> String {
-    metrics.encode(Stats { keys: 3, bytes: 4_096, reclaimed: 2, evicted: 1 }).unwrap()
+    metrics.encode(Stats { keys: 3, bytes: 4_096, reclaimed: 2, evicted: 1 }, Vec::new()).unwrap()
 }
 
 /// Those lines of the text that are of interest.

@@ -3,12 +3,15 @@
 use tollgate::LedgerSettings;
 use tollgate::policy::DefaultAlgorithm;
 
+use tollgate_redis::Address;
+
 use super::Settings;
 use super::networks::{hops, ipv6_prefix, networks};
 use super::value::{
     SettingError, boolean, bytes, count, duration, listen, log_format, log_level, meaningless, ratio,
     tls_mode, tokens,
 };
+use crate::store::HiddenText;
 
 /// A setting: its names, and how its text becomes part of [`Settings`].
 pub struct Setting {
@@ -81,8 +84,38 @@ settings! {
         "Tokens that Redis clients must show as a password [default: none]",
         |settings, text| { settings.tokens.resp = tokens(text)?; Ok(()) };
     "store", "TOLLGATE_STORE", None, "STORE",
-        "Where counters are kept: `memory`, for this process alone [default: memory]",
-        |_, text| if text == "memory" { Ok(()) } else { Err(meaningless(text, "a store of this version: it has `memory` alone")) };
+        "Where counters are kept: `memory`, for this process alone; or in Redis for all that share it: redis://HOST, redis+sentinel://HOST,HOST/MASTER, redis+cluster://HOST,HOST, redis+ring://HOST,HOST; `rediss` for TLS [default: memory]",
+        |settings, text| { settings.store.address = store(text)?; Ok(()) };
+    "store_user", "TOLLGATE_STORE_USER", None, "NAME",
+        "The user of the store, if it wants one [default: as the address says]",
+        |settings, text| { settings.store.user = Some(text.to_owned()); Ok(()) };
+    "store_password", "TOLLGATE_STORE_PASSWORD", None, "TEXT",
+        "The password of the store, or `@PATH` of a file with it [default: as the address says]",
+        |settings, text| { settings.store.password = Some(HiddenText::parse(text)); Ok(()) };
+    "store_sentinel_password", "TOLLGATE_STORE_SENTINEL_PASSWORD", None, "TEXT",
+        "The password of the sentinels, or `@PATH` of a file with it [default: none]",
+        |settings, text| { settings.store.sentinel_password = Some(HiddenText::parse(text)); Ok(()) };
+    "store_tls_ca", "TOLLGATE_STORE_TLS_CA", None, "PATH",
+        "The authorities that vouch for a store that is reached by TLS, in PEM [default: none]",
+        |settings, text| { settings.store.tls_ca = Some(text.into()); Ok(()) };
+    "store_tls_certificate", "TOLLGATE_STORE_TLS_CERTIFICATE", None, "PATH",
+        "The certificate that the store is shown, and its chain, in PEM [default: none]",
+        |settings, text| { settings.store.tls_certificate = Some(text.into()); Ok(()) };
+    "store_tls_key", "TOLLGATE_STORE_TLS_KEY", None, "PATH",
+        "The private key of that certificate, in PEM [default: none]",
+        |settings, text| { settings.store.tls_key = Some(text.into()); Ok(()) };
+    "store_deadline", "TOLLGATE_STORE_DEADLINE", None, "TIME",
+        "The longest that a decision waits for the store; then the rule's `fail_mode` decides [default: 2ms]",
+        |settings, text| { settings.store.deadline = duration(text)?; Ok(()) };
+    "store_prefix", "TOLLGATE_STORE_PREFIX", None, "TEXT",
+        "What keys in the store begin with [default: tollgate]",
+        |settings, text| { text.clone_into(&mut settings.store.prefix); Ok(()) };
+    "store_secret", "TOLLGATE_STORE_SECRET", None, "TEXT",
+        "What all who share the counters know, or `@PATH` of a file with it: keys in the store are made with it, and tell nothing without it [default: none]",
+        |settings, text| { settings.store.secret = Some(HiddenText::parse(text)); Ok(()) };
+    "store_nodes", "TOLLGATE_STORE_NODES", None, "COUNT",
+        "How many processes share the counters: each spends its part while the store is away [default: as they count themselves in the store]",
+        |settings, text| { settings.store.nodes = Some(u32::try_from(count(text)?).unwrap_or(u32::MAX)); Ok(()) };
     "memory", "TOLLGATE_MEMORY", None, "SIZE",
         "The most memory that counters may take [default: 1GiB]",
         |settings, text| { settings.gate.engine.ledger = LedgerSettings::with_cap(bytes(text)?); Ok(()) };
@@ -134,6 +167,11 @@ settings! {
     "log_format", "TOLLGATE_LOG_FORMAT", None, "FORMAT",
         "How it is logged: `text` or `json` [default: text]",
         |settings, text| { settings.log_format = log_format(text)?; Ok(()) };
+}
+
+/// An address may have a password in it: what is wrong is said without it.
+fn store(text: &str) -> Result<Option<Address>, SettingError> {
+    if text == "memory" { Ok(None) } else { Ok(Some(text.parse()?)) }
 }
 
 fn default_algorithm(text: &str) -> Result<DefaultAlgorithm, SettingError> {

@@ -6,6 +6,8 @@ use std::time::Duration;
 use thiserror::Error;
 
 use super::{Listen, LogFormat};
+use tollgate_redis::AddressError;
+
 use crate::access::{TokenError, TokenSource};
 use crate::tls::TlsMode;
 
@@ -26,6 +28,9 @@ pub enum SettingError {
     /// The text should be secret, and is not repeated.
     #[error(transparent)]
     Token(#[from] TokenError),
+    /// No store. There may be a password in the text.
+    #[error("it is neither `memory` nor an address: {0}")]
+    Store(#[from] AddressError),
 }
 
 pub(super) fn listen(text: &str) -> Result<Listen, SettingError> {

@@ -252,7 +252,7 @@ async fn peeking_takes_nothing() {
     assert_eq!(statuses(&gate, "/v1/peek", &question, 5).await, [200; 5]);
     assert_eq!(statuses(&gate, "/v1/check", &question, 2).await, [200; 2]);
     assert_eq!(statuses(&gate, "/v1/peek", &question, 1).await, [429]);
-    let text = gate.metrics().encode(gate.engine().stats()).unwrap();
+    let text = gate.metrics_text().unwrap();
     assert!(text.contains("ratelimit_requests_total{protocol=\"http\",outcome=\"peek\"} 6"), "{text}");
     assert!(text.contains("ratelimit_requests_total{protocol=\"http\",outcome=\"denied\"} 0"), "{text}");
     assert!(text.contains("rule=\"user\",outcome=\"allowed\"} 2"), "{text}");

@@ -29,7 +29,7 @@ async fn told(path: &str, bodies: &[&str]) -> String {
 
 /// How many bad requests were counted.
 pub(super) fn bad_requests(gate: &Gate) -> usize {
-    let text = gate.metrics().encode(gate.engine().stats()).unwrap();
+    let text = gate.metrics_text().unwrap();
     let prefix = "ratelimit_bad_requests_total{protocol=\"http\"} ";
     text.lines().find_map(|line| line.strip_prefix(prefix)).unwrap().parse().unwrap()
 }

@@ -29,7 +29,7 @@ async fn check(method: &str, path: &str, authorization: Option<&str>, status: u1
     assert_eq!(head.status(), status, "{method} {path} {authorization:?}: {body}");
     let is_refused = status == 401;
     assert_eq!(head.headers().get("www-authenticate").is_some_and(|value| value == "Bearer"), is_refused);
-    let metrics = gate.metrics().encode(gate.engine().stats()).unwrap();
+    let metrics = gate.metrics_text().unwrap();
     let counted = format!("ratelimit_unauthorized_total{{protocol=\"http\"}} {}\n", u8::from(is_refused));
     assert!(metrics.contains(&counted), "{metrics}");
     if is_refused {
@@ -76,7 +76,7 @@ async fn a_proxy_is_told_that_it_is_its_own_fault() {
             body.contains(r#""code":"proxy_unauthorized""#) && body.contains("`X-Tollgate-Token`"),
             "{body}"
         );
-        let metrics = gate.metrics().encode(gate.engine().stats()).unwrap();
+        let metrics = gate.metrics_text().unwrap();
         assert!(metrics.contains("ratelimit_unauthorized_total{protocol=\"http\"} 1\n"), "{metrics}");
     }
 }

@@ -7,7 +7,7 @@ use super::check_on;
 async fn check(lines: &[&str], requests: [u64; 4], decisions: &[&str]) {
     let gate = gate();
     talk(&gate, (lines.join("\r\n") + "\r\n").as_bytes()).await;
-    let text = gate.metrics().encode(gate.engine().stats()).unwrap();
+    let text = gate.metrics_text().unwrap();
     let number = |name: &str| {
         let line = text.lines().find_map(|line| line.strip_prefix(name)).unwrap();
         line.trim().parse::<u64>().unwrap()

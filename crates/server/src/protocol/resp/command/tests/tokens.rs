@@ -102,7 +102,7 @@ async fn those_without_a_token_are_counted_and_take_nothing() {
         &[NOAUTH, WRONGPASS, "+OK|"],
     )
     .await;
-    let metrics = gate.metrics().encode(gate.engine().stats()).unwrap();
+    let metrics = gate.metrics_text().unwrap();
     assert!(metrics.contains("ratelimit_unauthorized_total{protocol=\"resp\"} 2\n"), "{metrics}");
     assert!(
         metrics.contains("ratelimit_requests_total{protocol=\"resp\",outcome=\"allowed\"} 0\n"),

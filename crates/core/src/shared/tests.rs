@@ -1,1 +1,0 @@
-//! What is sent to a script, and what comes back.
