@@ -40,7 +40,7 @@ pub(super) struct Air {
     again: Vec<Call>,
     /// What another shard has to do.
     pub(super) moved: Vec<Moved>,
-    /// The names under which Redis knows the scripts, in their order.
+    /// The names under which Redis knows the scripts.
     digests: Digests,
     /// Room for the arguments of a call.
     arguments: Arguments,
