@@ -60,7 +60,7 @@ local function give_back(log, units)
     if log.is_stored then call('DEL', key) end
     return
   end
-  local index = first_above(key, log.expired, call('LLEN', key) - 1, 0, kept - 1)
+  local index = first_above(key, log.expired, call('LLEN', key) - 1, -1, kept - 1)
   local taken_at, before, after = entry_at(key, index)
   call('LTRIM', key, log.expired, index)
   if after > kept then call('LSET', key, '-1', format('%d %d %d', taken_at, before, kept)) end
@@ -74,7 +74,7 @@ local function leaves_at(log, over, now)
   end
   local taken_at, _, after = entry_at(log.key, log.expired)
   if after < sum then
-    local index = first_above(log.key, log.expired + 1, call('LLEN', log.key) - 1, 0, sum - 1)
+    local index = first_above(log.key, log.expired + 1, call('LLEN', log.key) - 1, -1, sum - 1)
     taken_at = entry_at(log.key, index)
   end
   return taken_at + log.period
