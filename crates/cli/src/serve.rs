@@ -79,7 +79,10 @@ fn warn_of_redis() {
         .filter(|name| std::env::var_os(name).is_some())
         .collect();
     if !set.is_empty() {
-        tracing::warn!("{} set, but not used: to share counters, set `store` to redis://HOST", set.join(", "));
+        tracing::warn!(
+            "{} set, but not used: to share counters, set `store` to redis://HOST",
+            set.join(", ")
+        );
     }
 }
 
