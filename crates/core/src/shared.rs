@@ -52,7 +52,8 @@ impl SharedLimit {
 
     /// A limit that counts in this tick already.
     pub fn in_ticks(limit: Limit, tick: Tick) -> Result<SharedLimit, LimitError> {
-        if !limit.fits_script(tick) {
+        let is_too_fine = tick.length_us() == 0;
+        if is_too_fine || !limit.fits_script(tick) {
             return Err(LimitError::NotShared);
         }
         let units = limit.capacity();
