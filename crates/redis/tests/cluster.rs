@@ -4,6 +4,7 @@
 mod common;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use common::{ask, bucket, connect, key, remaining, take, until};
 use tollgate_core::SharedLimit;
@@ -123,4 +124,23 @@ async fn one_of_three_that_is_lost_for_good_affects_only_its_keys() {
     })
     .await;
     take_times(&authority, other, &limit, 50).await;
+}
+
+#[tokio::test]
+async fn a_master_that_falls_silent_is_replaced_and_the_others_do_not_notice() {
+    let (cluster, limit) = (RedisCluster::with_replicas(3), bucket(UNITS));
+    let authority = connect(&cluster.address()).await;
+    let (lost, other) = (key_of(&cluster, 0), key_of(&cluster, 2));
+    take_times(&authority, lost, &limit, 5).await;
+    cluster.masters[0].freeze();
+    let mut failures = Vec::new();
+    until("the replica answers in its stead", async || {
+        take_times(&authority, other, &limit, 1).await;
+        let answer = authority.ask(take(lost, &limit), None, Duration::from_millis(5)).await;
+        failures.extend(answer.err());
+        answer.ok()
+    })
+    .await;
+    assert_eq!(failures.first(), Some(&Failure::TimedOut));
+    assert!(failures.contains(&Failure::NotAsked), "everybody has waited for it");
 }

@@ -30,6 +30,9 @@ const SILENCE_SUSPICIOUS: Span = Span::from_ticks(300_000_000);
 /// After so much, the connection is given up. Long, because what comes late can still be given back.
 const SILENCE_MAX: Span = Span::from_ticks(30_000_000_000);
 
+/// What is told where a node sends us elsewhere and nobody said that it belongs to others.
+const CLUSTER_HINT: &str = "MOVED this is a node of a Cluster: its address begins with redis+cluster://";
+
 /// Where a shard is.
 #[derive(Clone)]
 pub(crate) enum Place {
@@ -177,9 +180,11 @@ impl Link {
         }
         drop(state);
         for moved in air.moved.drain(..) {
-            match &self.mover {
-                Some(mover) => mover.take_over(&self.shard, moved, now),
-                None => drop(moved.ticket.deliver(Err(Failure::Refused))),
+            if let Some(mover) = &self.mover {
+                mover.take_over(&self.shard, moved, now);
+            } else {
+                self.shard.fleet.murmur(&self.shard.name, CLUSTER_HINT);
+                moved.ticket.deliver(Err(Failure::Refused));
             }
         }
         landed
