@@ -2,13 +2,15 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::json;
-use tollgate_testkit::real::Tollgate;
+use serde_json::{Value, json};
+
 use tollgate_testkit::real::redis::{RedisCluster, RedisServer, Reply};
+
+use tollgate_testkit::real::{Tollgate, until};
 
 use crate::Scene;
 use crate::load::{Load, Subject};
-use crate::scene::{SHARE, launch};
+use crate::scene::{SHARE, counted, launch};
 
 /// A subject whose counter is kept by one master, and under which name.
 struct Placed {
@@ -24,17 +26,28 @@ fn names(server: &RedisServer) -> BTreeSet<String> {
     }
 }
 
-/// Asks for one key after the other until one is kept by this master. It is counted once then.
-fn place(tollgate: &Tollgate, policy: &'static str, master: &RedisServer) -> Placed {
+/// Asks about one key after the other until a counter is kept by this master, and says about which and under which name. It is counted
+/// once then.
+fn find(
+    tollgate: &Tollgate,
+    master: &RedisServer,
+    question: impl Fn(&str) -> Value,
+) -> (&'static str, String) {
     let before = names(master);
     for number in 0.. {
         let key: &'static str = Box::leak(format!("{}-{number}", master.port()).into_boxed_str());
-        assert_eq!(tollgate.post("/v1/check", &json!({"policy": policy, "key": key})).status, 200);
+        assert_eq!(tollgate.post("/v1/check", &question(key)).status, 200);
         if let Some(name) = names(master).difference(&before).next() {
-            return Placed { subject: (policy, key), name: name.clone() };
+            return (key, name.clone());
         }
     }
     unreachable!("keys are spread");
+}
+
+/// A subject of this policy that this master keeps.
+fn place(tollgate: &Tollgate, policy: &'static str, master: &RedisServer) -> Placed {
+    let (key, name) = find(tollgate, master, |key| json!({"policy": policy, "key": key}));
+    Placed { subject: (policy, key), name }
 }
 
 /// A server with its counters in this Cluster, asked for these.
@@ -138,4 +151,21 @@ fn slots_that_move_under_load_lose_and_double_nothing() {
     assert_eq!(admitted, rounds.len() as u64, "something was not asked");
     check_counted(&scene, &rounds, &closed);
     assert_eq!(scene.openings(), 0);
+}
+
+#[test]
+fn what_one_shard_gave_is_given_back_where_another_is_lost() {
+    let mut cluster = RedisCluster::start(3);
+    let tollgate = launch(&cluster.address()).start();
+    let descriptor = |user: &str| json!({"entries": [{"key": "user", "value": user}]});
+    let one = |user: &str| json!({"domain": "d", "descriptors": [descriptor(user)]});
+    let [(first, _), (second, _)] = [0, 1].map(|number| find(&tollgate, &cluster.masters[number], one));
+    let both = json!({"domain": "d", "descriptors": [descriptor(first), descriptor(second)]});
+    assert_eq!(tollgate.post("/v1/check", &both).status, 200);
+    assert_eq!(counted(&tollgate, &one(first)), 2);
+    cluster.masters[1].kill();
+    for _ in 0..30 {
+        assert_eq!(tollgate.post("/v1/check", &both).status, 503);
+    }
+    until("what was taken is given back", || (counted(&tollgate, &one(first)) == 2).then_some(()));
 }

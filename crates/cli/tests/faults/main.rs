@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod cluster;
+mod holds;
 mod load;
 mod node;
 mod refusals;

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use serde_json::{Value, json};
+use tollgate_testkit::real::redis::RedisClient;
 use tollgate_testkit::real::{Launch, Reply, Tollgate, fetch, until};
 
 use crate::load::{Load, Subject};
@@ -13,6 +14,10 @@ policies:
   open: {requests: 1, period: 1h, burst: 10000, fail_mode: open}
   closed: {requests: 1, period: 1h, burst: 10000, fail_mode: closed}
   local: {requests: 1, period: 1h, burst: 10000, fail_mode: local}
+  held: {requests: 3, period: 1h, algorithm: concurrency, fail_mode: closed}
+domain: d
+descriptors:
+  - {key: user, rate_limit: {requests: 1, period: 1h, burst: 10000, fail_mode: closed}}
 ";
 const BURST: u64 = 10_000;
 /// As many nodes as make each one's share small enough to be seen used up.
@@ -50,6 +55,16 @@ pub(crate) fn launch(store: &str) -> Launch {
         .flag("store-nodes", &NODES.to_string())
 }
 
+/// What is counted of whatever this question is about, as Redis says.
+pub(crate) fn counted(tollgate: &Tollgate, question: &Value) -> u64 {
+    until("Redis says what is counted", || {
+        let body: Value = serde_json::from_str(&tollgate.post("/v1/peek", question).body).unwrap();
+        let decision = &body["decisions"][0];
+        let number = |name: &str| decision[name].as_u64().unwrap();
+        (decision["decided_by"] == "authority").then(|| number("limit") - number("remaining"))
+    })
+}
+
 impl Scene {
     /// A server with its counters here, asked for one key under every rule. All of it is well when this comes back.
     pub(crate) fn start(store: &str) -> Scene {
@@ -76,20 +91,14 @@ impl Scene {
         self.tollgate.post("/v1/check", &json!({"policy": policy, "key": key}))
     }
 
-    /// Who has decided on a question, and what remains.
-    fn peek(&self, (policy, key): Subject) -> (Value, u64) {
-        let reply = self.tollgate.post("/v1/peek", &json!({"policy": policy, "key": key}));
-        let body: Value = serde_json::from_str(&reply.body).unwrap();
-        let decision = &body["decisions"][0];
-        (decision["decided_by"].clone(), decision["remaining"].as_u64().unwrap())
+    /// A connection for whoever else asks.
+    pub(crate) fn resp(&self) -> RedisClient {
+        RedisClient::connect(self.tollgate.resp()).unwrap()
     }
 
     /// What is counted of a subject, as Redis says.
-    pub(crate) fn counted(&self, subject: Subject) -> u64 {
-        until("Redis says what is counted", || match self.peek(subject) {
-            (decided_by, remaining) if decided_by == "authority" => Some(BURST - remaining),
-            _ => None,
-        })
+    pub(crate) fn counted(&self, (policy, key): Subject) -> u64 {
+        counted(&self.tollgate, &json!({"policy": policy, "key": key}))
     }
 
     /// The sum of a metric over all shards, or of those lines that name this one.
