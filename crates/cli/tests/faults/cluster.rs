@@ -102,9 +102,15 @@ fn the_replica_of_a_shard_that_is_lost_takes_over() {
     let mut scene = scene(tollgate, &[&open, &closed, &kept]);
     cluster.masters[0].kill();
     let rounds = scene.load.pass(30);
-    cluster.wait_for_failover(0);
-    scene.check_recovers();
     assert_eq!(scene.load.admitted(&rounds, open.subject), 30, "open rules admit");
+    cluster.wait_for_failover(0);
+    let successor = cluster.replicas[0].address().to_string();
+    until("the replica is asked", || {
+        let rounds = scene.load.pass(10);
+        let is_admitted = scene.load.admitted(&rounds, closed.subject) == 10 && scene.is_decided_by_redis();
+        (is_admitted && scene.metric("ratelimit_circuit_state", &successor) == 0).then_some(())
+    });
+    scene.check_exact();
     let rounds = scene.load.finish();
     let admitted = scene.load.admitted(&rounds, kept.subject);
     assert_eq!(admitted, rounds.len() as u64, "another shard is concerned");

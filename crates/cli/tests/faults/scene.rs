@@ -138,11 +138,15 @@ impl Scene {
     /// The breakers close by themselves.
     pub(crate) fn check_reached(&self) {
         until("every thread asks again", || {
-            // A breaker closes only if somebody asks, and connections take turns with the threads.
-            let is_decided = |_| self.ask(("closed", BYSTANDER)).header("x-tollgate-reason").is_none();
-            let is_decided = (0..ASKS_OF_ALL_THREADS).all(is_decided);
-            (is_decided && self.metric("ratelimit_circuit_state", "") == 0).then_some(())
+            // A breaker closes only if somebody asks.
+            (self.is_decided_by_redis() && self.metric("ratelimit_circuit_state", "") == 0).then_some(())
         });
+    }
+
+    /// Whether Redis decides, whichever thread is asked: connections take turns with them.
+    pub(crate) fn is_decided_by_redis(&self) -> bool {
+        let is_decided = |_| self.ask(("closed", BYSTANDER)).header("x-tollgate-reason").is_none();
+        (0..ASKS_OF_ALL_THREADS).all(is_decided)
     }
 
     /// Asks nothing more. What Redis has admitted, and nobody else could, is what it has counted: once what came too late is given back.

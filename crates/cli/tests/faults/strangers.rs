@@ -55,7 +55,7 @@ fn who_says_nothing_is_not_waited_for() {
 #[test]
 fn who_never_ends_a_word_is_cut_off() {
     check(|stream| {
-        let word = [b'+'; 64 << 10];
+        let word = b"+".repeat(64 << 10);
         while stream.write_all(&word).is_ok() {}
     });
 }
