@@ -6,6 +6,7 @@ mod accuracy;
 mod authority;
 mod contender;
 mod engine;
+mod fleet;
 mod flood;
 mod hostile;
 mod keys;
@@ -50,6 +51,8 @@ enum Command {
     Wire(wire::WireArgs),
     /// Decisions that a fleet shares through Redis, beside one EVALSHA for each; what calls and keys cost Redis
     Redis(authority::RedisArgs),
+    /// Four servers on one Redis: whether the fleet ever admits more than its limits; fails if it does
+    Fleet(fleet::FleetArgs),
     /// Every attack on a server of its own: outcome, memory, and how others were served; fails if one did harm
     Hostile(hostile::HostileArgs),
     /// The child process of `hostile`: a server
@@ -82,6 +85,7 @@ fn run(command: Command) -> Result<(), Box<dyn Error>> {
         Command::Accuracy(args) => accuracy::run(&args),
         Command::Wire(args) => wire::run(&args),
         Command::Redis(args) => authority::run(&args),
+        Command::Fleet(args) => fleet::run(&args),
         Command::Hostile(args) => hostile::run(&args),
         Command::Serve(args) => hostile::run_server(&args),
         Command::Memory(args) => ledger::run_memory(&args),
