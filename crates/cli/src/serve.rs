@@ -43,8 +43,11 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
 async fn serve(settings: Settings) -> Result<ExitCode, Failure> {
     let mut terminate = signal(SignalKind::terminate()).map_err(Failure::Runtime)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(Failure::Runtime)?;
-    warn_of_redis();
+    if settings.store.address.is_none() {
+        warn_of_redis();
+    }
     let told = Told {
+        store: settings.store.address.as_ref().map(ToString::to_string),
         rules: settings.rules.display().to_string(),
         tls: settings.tls.modes(),
         tokens: settings.tokens.clone(),
@@ -76,19 +79,23 @@ fn warn_of_redis() {
         .filter(|name| std::env::var_os(name).is_some())
         .collect();
     if !set.is_empty() {
-        tracing::warn!("{} set, but not used: this version keeps counters in its own memory", set.join(", "));
+        tracing::warn!(
+            "{} set, but not used: to share counters, set `store` to redis://HOST",
+            set.join(", ")
+        );
     }
 }
 
-/// What was told of the listeners and of the rules.
+/// What was told of the listeners, of the store and of the rules.
 struct Told {
+    store: Option<String>,
     rules: String,
     tls: TlsModes,
     tokens: TokenSettings,
 }
 
 /// Where it listens, and a line to try.
-fn greet(running: &Running, Told { rules, tls, tokens }: &Told) {
+fn greet(running: &Running, Told { store, rules, tls, tokens }: &Told) {
     let Addresses { http, grpc, resp, admin } = running.addresses();
     let places: usize = running.gate().snapshot().map_or(0, |snapshot| snapshot.places().count());
     println!(
@@ -106,6 +113,9 @@ fn greet(running: &Running, Told { rules, tls, tokens }: &Told) {
             Some(address) => println!("  {name:<6} {address:<22} {what}{needs}"),
             None => println!("  {name:<6} off"),
         }
+    }
+    if let Some(store) = store {
+        println!("  store  {store}");
     }
     let is_open = |mode, tokens: bool| mode != TlsMode::Mutual && !tokens;
     let open = Addresses {

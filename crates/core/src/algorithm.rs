@@ -1,6 +1,6 @@
 //! One file per algorithm, all behind one trait.
 //!
-//! To add one: write its file here, name it in the registry of `limit.rs`, and give it an oracle in `testkit`.
+//! To add one: write its file here and its twin in Lua beside it, name it in the registry of `limit.rs`, and give it an oracle in `testkit`.
 //! The conformance suite iterates over the registry.
 
 pub mod blocked;

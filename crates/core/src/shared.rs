@@ -19,6 +19,7 @@ pub struct SharedLimit {
     /// What every decision says the limit is.
     units: u64,
     cost_max: u64,
+    fingerprint: u64,
 }
 
 /// What a script has answered to one ask.
@@ -51,12 +52,26 @@ impl SharedLimit {
 
     /// A limit that counts in this tick already.
     pub fn in_ticks(limit: Limit, tick: Tick) -> Result<SharedLimit, LimitError> {
-        if !limit.fits_script(tick) {
+        let is_too_fine = tick.length_us() == 0;
+        if is_too_fine || !limit.fits_script(tick) {
             return Err(LimitError::NotShared);
         }
         let units = limit.capacity();
         let cost_max = limit.cost_max();
-        Ok(SharedLimit { limit, tick, units, cost_max })
+        let mut shared = SharedLimit { limit, tick, units, cost_max, fingerprint: 0 };
+        // FNV-1a, over what tells the limit apart from others that may share its counters.
+        let mut hash = 0xcbf2_9ce4_8422_2325_u64 ^ shared.limit.shape();
+        shared.put_numbers(0, Time::default(), |number| {
+            hash = (hash ^ number).wrapping_mul(0x0100_0000_01b3).rotate_left(31);
+        });
+        shared.fingerprint = hash;
+        Ok(shared)
+    }
+
+    /// A number that limits with other numbers have not, except by chance. Whatever is remembered of an answer holds under the limit
+    /// that gave it: several may share a counter, as callers who bring their numbers with every call do.
+    pub fn fingerprint(&self) -> u64 {
+        self.fingerprint
     }
 
     /// The limit as the script knows it: what decides the same way, at the same tick.

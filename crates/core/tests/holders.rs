@@ -39,7 +39,10 @@ fn a_hold_is_released_once() {
     assert!(limit.release(&mut holders, holder, at(5)));
     assert!(!limit.release(&mut holders, holder, at(5)), "released twice");
     assert_eq!(limit.used(&holders, at(5)), 1, "the other hold is untouched");
-    assert!(!limit.release(&mut holders, Holder::from_id(holder.id() + 1_000), at(5)), "a stranger released");
+    assert!(
+        !limit.release(&mut holders, Holder::from_number(holder.number() + 1_000), at(5)),
+        "a stranger released"
+    );
 }
 
 #[test]
@@ -72,7 +75,7 @@ fn a_forgotten_key_gives_new_names() {
     let mut forgotten = Holders::default();
     let new = acquire(&limit, &mut forgotten, 1, limit.expires_at(&holders).ticks());
     assert!(!old.contains(&new));
-    assert!(new.id() >= 1_010);
+    assert!(new.number() >= 1_010);
 }
 
 #[test]

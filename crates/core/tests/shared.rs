@@ -35,12 +35,16 @@ fn buckets_count_microseconds_rounded_up() {
     check(bucket(100, 60 * SECOND, 20), Some((bucket(1, 600_000, 20), Tick::MICROSECOND)));
     check(bucket(3, SECOND, 3), Some((bucket(1, 333_334, 3), Tick::MICROSECOND)));
     check(bucket(1_000_000, SECOND, 1), Some((bucket(1, 1, 1), Tick::MICROSECOND)));
+    // Three microseconds and a third.
+    check(bucket(300_000, SECOND, 1), Some((bucket(1, 4, 1), Tick::MICROSECOND)));
     let foreign = bucket(1, SECOND, 1).reading_foreign_states();
     let expected = bucket(1, 1_000_000, 1).reading_foreign_states();
     check(foreign, Some((expected, Tick::MICROSECOND)));
     // Faster than a unit per microsecond, and longer than 71 years.
     check(bucket(1_100_000, SECOND, 1), NOT_SHARED);
     check(bucket(1, DAY, 27_000), NOT_SHARED);
+    let limit = Limit::from(bucket(1, SECOND, 1));
+    assert_eq!(SharedLimit::in_ticks(limit, Tick::NANOSECOND), Err(LimitError::NotShared), "too fine");
 }
 
 #[test]

@@ -245,11 +245,13 @@ fn give_back_here(engine: &Engine, taken: &[Taken], now: Time) {
 /// The answer of a limit that nobody has asked, to a request that passes it.
 pub(crate) fn unasked(limit: &Limit) -> Decision {
     let capacity = limit.capacity();
-    Decision { outcome: Outcome::ALLOWED, limit: capacity, remaining: capacity, reset_after: None }
+    let reset_after = (!matches!(limit, Limit::Concurrency(_))).then_some(Span::ZERO);
+    Decision { outcome: Outcome::ALLOWED, limit: capacity, remaining: capacity, reset_after }
 }
 
 fn closed(asked: &Asked) -> Decision {
-    Decision { outcome: Outcome::NotNow { retry_after: CLOSED_WAIT }, remaining: 0, ..unasked(&asked.limit) }
+    let outcome = Outcome::NotNow { retry_after: CLOSED_WAIT };
+    Decision { outcome, remaining: 0, reset_after: Some(CLOSED_WAIT), ..unasked(&asked.limit) }
 }
 
 /// What a charge asks of an authority.

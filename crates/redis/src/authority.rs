@@ -33,9 +33,16 @@ struct Inner {
 }
 
 /// One question on its way.
-enum Asked {
+struct Asked {
+    question: Question,
+    /// Who was asked, unless the answer was known.
+    shard: Option<Arc<Shard>>,
+    progress: Progress,
+}
+
+enum Progress {
+    Awaited(Awaited),
     Answered(Answer),
-    Awaited { shard: Arc<Shard>, awaited: Awaited, question: Question },
 }
 
 /// Questions on their way. What is granted to somebody who does not wait for it any more is given back.
@@ -85,9 +92,7 @@ impl Authority {
         let now = fleet.clock.now();
         let asked = questions.into_iter().map(|(question, pin)| self.send(question, pin, now)).collect();
         let mut waiting = Waiting { fleet, asked };
-        if timeout(patience, poll_fn(|cx| waiting.poll(cx))).await.is_err() {
-            waiting.give_up();
-        }
+        let _ = timeout(patience, poll_fn(|cx| waiting.poll(cx))).await; // What is there by then counts.
         waiting.take()
     }
 
@@ -95,30 +100,39 @@ impl Authority {
     pub fn send_back(&self, questions: impl IntoIterator<Item = (Question, Option<Place>)>) {
         let now = self.inner.fleet.clock.now();
         for (question, pin) in questions {
-            if let Some(shard) = self.inner.topology.shard_of(question.key, pin) {
+            if question.limit.script().is_some()
+                && let Some(shard) = self.inner.topology.shard_of(question.key, pin)
+            {
                 shard.tell(question, now);
             }
         }
     }
 
     fn send(&self, question: Question, pin: Option<Place>, now: Time) -> Asked {
-        let Inner { fleet, topology, .. } = &*self.inner;
+        match self.known(&question, now) {
+            Some(grant) => Asked { question, shard: None, progress: Progress::Answered(Ok(grant)) },
+            None => self.ask_shard(question, pin, now),
+        }
+    }
+
+    /// What need not be asked.
+    fn known(&self, question: &Question, now: Time) -> Option<Grant> {
         if question.limit.script().is_none() {
-            return Asked::Answered(Ok(without_asking(&question.limit, question.act, now)));
+            return Some(without_asking(&question.limit, question.act, now));
         }
-        if let Act::Take(cost) = question.act
-            && let Some(decision) = fleet.denied(question.key, cost, now)
-        {
-            let at = question.limit.moment(now);
-            return Asked::Answered(Ok(Grant { decision, at, holder: None }));
-        }
-        let Some(shard) = topology.shard_of(question.key, pin) else {
-            return Asked::Answered(Err(Failure::Unreachable));
+        let Act::Take(cost) = question.act else { return None };
+        let decision = self.inner.fleet.denied(question, cost, now)?;
+        Some(Grant { decision, at: question.limit.moment(now), holder: None })
+    }
+
+    fn ask_shard(&self, question: Question, pin: Option<Place>, now: Time) -> Asked {
+        let shard = self.inner.topology.shard_of(question.key, pin);
+        let asked = match &shard {
+            Some(shard) => shard.ask(question.clone(), now),
+            None => Err(Failure::Unreachable),
         };
-        match shard.ask(question.clone(), now) {
-            Ok(awaited) => Asked::Awaited { shard, awaited, question },
-            Err(failure) => Asked::Answered(Err(failure)),
-        }
+        let progress = asked.map_or_else(|failure| Progress::Answered(Err(failure)), Progress::Awaited);
+        Asked { question, shard, progress }
     }
 }
 
@@ -133,50 +147,56 @@ impl Waiting<'_> {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let mut is_ready = true;
         for asked in &mut self.asked {
-            let Asked::Awaited { awaited, .. } = asked else { continue };
+            let Progress::Awaited(awaited) = &mut asked.progress else { continue };
             match Pin::new(&mut awaited.answer).poll(cx) {
                 // Who forgets an ask has lost its connection.
-                Poll::Ready(answer) => *asked = Asked::Answered(answer.unwrap_or(Err(Failure::Unreachable))),
+                Poll::Ready(answer) => {
+                    asked.progress = Progress::Answered(answer.unwrap_or(Err(Failure::Unreachable)));
+                }
                 Poll::Pending => is_ready = false,
             }
         }
         if is_ready { Poll::Ready(()) } else { Poll::Pending }
     }
 
-    /// Time is up: what is not answered will not be.
-    fn give_up(&mut self) {
-        let now = self.fleet.clock.now();
-        for asked in &mut self.asked {
-            let Asked::Awaited { shard, awaited, .. } = asked else { continue };
-            awaited.answer.close();
-            *asked = Asked::Answered(match awaited.answer.try_recv() {
-                Ok(answer) => answer,
-                Err(_) => Err(shard.gave_up(awaited.pass, now)),
-            });
+    /// The answers. What is not answered by now will not be.
+    fn take(mut self) -> Vec<Answer> {
+        let asked = std::mem::take(&mut self.asked);
+        let end = |mut asked: Asked| asked.end().unwrap_or_else(|| asked.give_up(self.fleet));
+        asked.into_iter().map(end).collect()
+    }
+}
+
+impl Asked {
+    /// Closes the way of an answer that has not come. Nothing can be granted unnoticed after that.
+    fn end(&mut self) -> Option<Answer> {
+        match &mut self.progress {
+            Progress::Answered(answer) => Some(*answer),
+            Progress::Awaited(awaited) => {
+                awaited.answer.close();
+                awaited.answer.try_recv().ok()
+            }
         }
     }
 
-    fn take(mut self) -> Vec<Answer> {
-        let asked = std::mem::take(&mut self.asked);
-        let answer = |asked| match asked {
-            Asked::Answered(answer) => answer,
-            Asked::Awaited { .. } => Err(Failure::TimedOut),
-        };
-        asked.into_iter().map(answer).collect()
+    /// Nobody has answered in time.
+    fn give_up(self, fleet: &Fleet) -> Answer {
+        Err(match (self.shard, self.progress) {
+            (Some(shard), Progress::Awaited(awaited)) => shard.gave_up(awaited.pass, fleet.clock.now()),
+            _ => Failure::TimedOut,
+        })
     }
 }
 
 impl Drop for Waiting<'_> {
-    /// Whoever asked is gone: nobody has what was granted.
+    /// Whoever asked has gone: nobody has what was granted.
     fn drop(&mut self) {
-        for asked in &mut self.asked {
-            let Asked::Awaited { shard, awaited, question } = asked else { continue };
-            awaited.answer.close();
-            if let Ok(Ok(grant)) = awaited.answer.try_recv()
-                && let Some(act) = undo(question.act, &grant)
+        for mut asked in std::mem::take(&mut self.asked) {
+            if let Some(Ok(grant)) = asked.end()
+                && let Some(shard) = &asked.shard
+                && let Some(act) = undo(asked.question.act, &grant)
             {
-                let question = Question { act, ..question.clone() };
-                shard.tell(question, self.fleet.clock.now());
+                shard.tell(Question { act, ..asked.question }, self.fleet.clock.now());
             }
         }
     }

@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use thiserror::Error;
-use tollgate_core::{Cost, Decision, Span, Time};
+use tollgate_core::{Cost, Decision, SharedLimit, Span, Time};
 use tollgate_store::Clock;
 use tollgate_store::authority::deny_cache::{Denial, DenyCache};
 use tollgate_store::authority::ring::{Ring, RingError};
-use tollgate_store::authority::{Act, Grant, SharedKey};
+use tollgate_store::authority::{Act, Grant, Question, SharedKey};
 
 use crate::address::{Address, Credentials, Layout, Node};
 use crate::connection::{Access, CurrentCredentials, error_code};
@@ -232,19 +232,24 @@ impl Fleet {
     }
 
     /// The denial that is certain without asking.
-    pub(crate) fn denied(&self, key: SharedKey, cost: Cost, now: Time) -> Option<Decision> {
+    pub(crate) fn denied(&self, question: &Question, cost: Cost, now: Time) -> Option<Decision> {
         // What is certain of made-up time does not follow from ours.
-        if self.made_up_us().is_some() { None } else { lock(self.stripe(key)).look(key, cost, now) }
+        if self.made_up_us().is_some() {
+            return None;
+        }
+        let key = remembered_as(question.key, &question.limit);
+        lock(self.stripe(key)).look(key, cost, now)
     }
 
     /// Remembers what an answer makes certain, or what it makes uncertain.
     pub(crate) fn learn(&self, key: SharedKey, act: Act, answer: &Learnt<'_>) {
+        let key = remembered_as(key, answer.limit);
         match act {
             Act::Take(cost) | Act::Peek(cost) if answer.grant.decision.retry_after().is_some() => {
                 let denial = Denial {
                     cost,
                     sent_at: answer.sent_at,
-                    tick: answer.tick,
+                    tick: answer.limit.tick(),
                     decision: answer.grant.decision,
                 };
                 lock(self.stripe(key)).note(key, &denial);
@@ -284,10 +289,15 @@ impl Fleet {
     }
 }
 
+/// What is denied under one limit need not be under another that shares the counter. The low half, by which places are found, stays.
+fn remembered_as(key: SharedKey, limit: &SharedLimit) -> SharedKey {
+    SharedKey(key.0 ^ u128::from(limit.fingerprint()) << 64)
+}
+
 /// What an answer says, and when it was asked for.
 pub(crate) struct Learnt<'a> {
     pub(crate) grant: &'a Grant,
-    pub(crate) tick: tollgate_core::Tick,
+    pub(crate) limit: &'a SharedLimit,
     pub(crate) sent_at: Time,
 }
 

@@ -49,6 +49,18 @@ async fn takes_gives_back_and_resets() {
 }
 
 #[tokio::test]
+async fn a_denial_is_remembered_under_the_numbers_that_denied() {
+    let server = RedisServer::start();
+    let authority = connect(&text(&server)).await;
+    // Callers who bring their numbers along share a counter.
+    let (small, large) = (bucket(1), bucket(5));
+    assert!(ask(&authority, take(1, &small)).await.unwrap().decision.is_allowed());
+    assert!(!ask(&authority, take(1, &small)).await.unwrap().decision.is_allowed());
+    assert!(ask(&authority, take(1, &large)).await.unwrap().decision.is_allowed());
+    assert!(!ask(&authority, take(1, &small)).await.unwrap().decision.is_allowed());
+}
+
+#[tokio::test]
 async fn holds_are_released_once() {
     let server = RedisServer::start();
     let limit = common::shared(&Concurrency::new(2, Span::from_ticks(60_000_000_000)).unwrap().into());
@@ -122,11 +134,11 @@ async fn a_hot_key_costs_few_commands() {
 async fn many_keys_share_a_round_trip() {
     let server = RedisServer::start();
     let (authority, limit) = (connect(&text(&server)).await, bucket(10));
-    let questions = (0..100).map(|number| (take(number, &limit), None));
+    let questions = (0..60).map(|number| (take(number, &limit), None));
     let answers = authority.ask_all(questions, common::PATIENCE).await;
     assert!(answers.iter().all(|answer| answer.is_ok_and(|grant| grant.decision.remaining == 9)));
     let stats = authority.fleet().stats();
-    assert_eq!((stats[0].asks, stats[0].flights, stats[0].calls), (100, 1, 1));
+    assert_eq!((stats[0].asks, stats[0].flights, stats[0].calls), (60, 1, 1));
 }
 
 #[tokio::test]
@@ -214,6 +226,37 @@ async fn who_goes_away_before_the_answer_keeps_nothing() {
     until("the grant is given back", async || (authority.fleet().stats()[0].late_grants == 1).then_some(()))
         .await;
     assert_eq!(remaining(&authority, 1, &limit).await, 1_000);
+}
+
+#[tokio::test]
+async fn who_goes_away_between_two_answers_keeps_nothing() {
+    let servers = [RedisServer::start(), RedisServer::start()];
+    let nodes = servers.each_ref().map(|server| server.address().to_string());
+    let (authority, limit) = (connect(&format!("redis+ring://{}", nodes.join(","))).await, bucket(1_000));
+    servers[1].freeze();
+    // Some of these are kept by the one, some by the other.
+    let asked = tokio::spawn({
+        let (authority, limit) = (authority.clone(), Arc::clone(&limit));
+        async move {
+            let questions = (0..20).map(|number| (take(number, &limit), None));
+            authority.ask_all(questions, common::PATIENCE).await
+        }
+    });
+    until("the first has answered", async || {
+        let stats = authority.fleet().stats();
+        stats.iter().any(|shard| shard.round_trips.iter().sum::<u64>() > 0).then_some(())
+    })
+    .await;
+    tokio::task::yield_now().await;
+    asked.abort();
+    let _ = asked.await;
+    servers[1].thaw();
+    for number in 0..20 {
+        until("all is given back", async || {
+            (remaining(&authority, number, &limit).await == 1_000).then_some(())
+        })
+        .await;
+    }
 }
 
 #[tokio::test]

@@ -167,18 +167,6 @@ impl Holders {
     }
 }
 
-impl Holder {
-    /// The name as a number, to hand out over a wire.
-    pub const fn id(self) -> u64 {
-        self.0
-    }
-
-    /// The holder that was handed out as this number.
-    pub const fn from_id(id: u64) -> Holder {
-        Holder(id)
-    }
-}
-
 static SCRIPT: Script = script!("Concurrency", numbers: 2, "concurrency.lua");
 
 impl Scripted for Concurrency {

@@ -53,18 +53,17 @@ local function write(log, now, tick)
   call('PEXPIRE', key, format('%d', ceil((log.newest_at + log.period - now) * tick / 1000) + slack_ms))
 end
 
--- Drops the newest units.
-local function give_back(log, units, now, tick)
+-- Drops the newest units. The key may live a little longer than what is left in it.
+local function give_back(log, units)
   local key, kept = log.key, log.after - units
   if kept <= log.before then
     if log.is_stored then call('DEL', key) end
     return
   end
-  local index = first_above(key, log.expired, call('LLEN', key) - 1, 0, kept - 1)
+  local index = first_above(key, log.expired, call('LLEN', key) - 1, -1, kept - 1)
   local taken_at, before, after = entry_at(key, index)
   call('LTRIM', key, log.expired, index)
   if after > kept then call('LSET', key, '-1', format('%d %d %d', taken_at, before, kept)) end
-  call('PEXPIRE', key, format('%d', ceil((taken_at + log.period - now) * tick / 1000) + slack_ms))
 end
 
 -- When enough of the oldest entries have left.
@@ -75,7 +74,7 @@ local function leaves_at(log, over, now)
   end
   local taken_at, _, after = entry_at(log.key, log.expired)
   if after < sum then
-    local index = first_above(log.key, log.expired + 1, call('LLEN', log.key) - 1, 0, sum - 1)
+    local index = first_above(log.key, log.expired + 1, call('LLEN', log.key) - 1, -1, sum - 1)
     taken_at = entry_at(log.key, index)
   end
   return taken_at + log.period
@@ -98,7 +97,7 @@ for i = 1, #KEYS do
       if units > 0 then
         write(log, now, tick)
         read(log, now)
-        give_back(log, units, now, tick)
+        give_back(log, units)
         read(log, now)
       end
     elseif verb == '4' then

@@ -23,11 +23,11 @@ use crate::ticket::{Delivery, Ticket, undo};
 use crate::topology::Moved;
 use crate::wire::{Arguments, Commands, Reply};
 
-/// How many flights may be in the air at once: while one is being answered, the next is on its way. More would only make the lists of
-/// hot keys shorter.
-const FLIGHTS_MAX: usize = 2;
-/// How much one of them carries.
-const LIMITS: FlightLimits = FlightLimits { keys_max: 256, asks_max: 2_048 };
+/// How many flights may be in the air at once: while one is being answered, the next is on its way.
+const FLIGHTS_MAX: usize = 4;
+/// How much one of them carries: some 8 KiB. Redis reads 16 KiB at a time and answers what it has read, so that the first flight is back while
+/// the last is still being worked at.
+const LIMITS: FlightLimits = FlightLimits { keys_max: 64, asks_max: 1_024 };
 /// How often a call that was not carried out may fly again.
 const TRIES_MAX: u8 = 4;
 
@@ -133,7 +133,9 @@ impl Air {
     fn call(&mut self, call: Call, ground: &mut Ground<'_>, outgoing: &mut Commands) {
         let Some(flying) = &self.flights[call.flight] else { return };
         let lists = flying.flight.lists().get(call.lists.clone()).unwrap_or_default();
-        let Some(script) = lists.first().and_then(|list| list.limit().script()) else { return };
+        let Some(script) = lists.first().and_then(|list| list.limit().script()) else {
+            return self.fail(call, Failure::Refused, ground); // It should not have come here.
+        };
         self.arguments.clear();
         self.arguments.number(lists.len() as u64);
         for list in lists {
@@ -199,7 +201,7 @@ impl Air {
                     ground.state.answer(asked.ticket, Err(Failure::Refused), ground.now);
                     continue;
                 };
-                let learnt = Learnt { grant: &grant, tick: limit.tick(), sent_at: departed };
+                let learnt = Learnt { grant: &grant, limit: &limit, sent_at: departed };
                 ground.fleet.learn(key, asked.act, &learnt);
                 let pass = asked.ticket.pass;
                 if ground.state.answer(asked.ticket, Ok(grant), ground.now) == Delivery::TooLate

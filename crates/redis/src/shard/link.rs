@@ -1,6 +1,6 @@
 //! The task that has a shard's connection: makes it, flies with it, and makes another when it breaks.
 
-use std::future::poll_fn;
+use std::future::{pending, poll_fn};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -25,10 +25,13 @@ const PAUSE_MAX: Duration = Duration::from_secs(1);
 const LIFE_MIN: Span = Span::from_ticks(1_000_000_000);
 /// How often silence is looked at.
 const WATCH_INTERVAL: Duration = Duration::from_millis(100);
-/// After so much silence somebody else is asked whether the node is still the one.
+/// After so much silence the others of a Cluster are asked whether the node still keeps its keys.
 const SILENCE_SUSPICIOUS: Span = Span::from_ticks(300_000_000);
 /// After so much, the connection is given up. Long, because what comes late can still be given back.
 const SILENCE_MAX: Span = Span::from_ticks(30_000_000_000);
+
+/// What is told where a node sends us elsewhere and nobody said that it belongs to others.
+const CLUSTER_HINT: &str = "MOVED this is a node of a Cluster: its address begins with redis+cluster://";
 
 /// Where a shard is.
 #[derive(Clone)]
@@ -86,7 +89,8 @@ impl Link {
         let flown = poll_fn(|cx| self.poll_fly(cx, &mut connection, &mut air));
         let broken = tokio::select! {
             broken = flown => broken,
-            broken = self.watch(&node) => broken,
+            broken = self.watch() => broken,
+            () = self.replaced(&node) => Broken::Replaced,
         };
         let mut state = self.shard.state();
         air.crash(&mut Ground {
@@ -176,16 +180,18 @@ impl Link {
         }
         drop(state);
         for moved in air.moved.drain(..) {
-            match &self.mover {
-                Some(mover) => mover.take_over(&self.shard, moved, now),
-                None => drop(moved.ticket.deliver(Err(Failure::Refused))),
+            if let Some(mover) = &self.mover {
+                mover.take_over(&self.shard, moved, now);
+            } else {
+                self.shard.fleet.murmur(&self.shard.name, CLUSTER_HINT);
+                moved.ticket.deliver(Err(Failure::Refused));
             }
         }
         landed
     }
 
     /// Looks whether replies still come. Where they do not, somebody else may know more.
-    async fn watch(&self, node: &Node) -> Broken {
+    async fn watch(&self) -> Broken {
         let mut looks = interval(WATCH_INTERVAL);
         loop {
             looks.tick().await;
@@ -195,18 +201,19 @@ impl Link {
             if silence >= SILENCE_MAX {
                 return Broken::Stalled(Duration::from_nanos(silence.ticks()));
             }
-            if silence < SILENCE_SUSPICIOUS {
-                continue;
-            }
-            if let Some(mover) = &self.mover {
+            if silence >= SILENCE_SUSPICIOUS
+                && let Some(mover) = &self.mover
+            {
                 mover.look_again();
             }
-            if let Place::Master(sentinels) = &self.place
-                && let Ok(master) = sentinels.master().await
-                && master != *node
-            {
-                return Broken::Replaced;
-            }
+        }
+    }
+
+    /// Waits until another node has the shard's keys.
+    async fn replaced(&self, node: &Node) {
+        match &self.place {
+            Place::Node(_) => pending().await,
+            Place::Master(sentinels) => sentinels.replaced(node).await,
         }
     }
 }

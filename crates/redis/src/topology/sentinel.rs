@@ -1,14 +1,22 @@
 //! Sentinels, who agree on which node is the master.
 //!
-//! They are asked each time that a connection is made, one after the other: one that has not heard of a failover yet names a node that is
+//! They are listened to, and asked each time that a connection is made, one after the other: one that has not heard of a failover yet names a node that is
 //! gone, or one that says of itself that it is a replica, and then the next sentinel is asked.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::time::{sleep, timeout};
 
 use crate::address::Node;
 use crate::connection::{Access, Broken, Connection, CurrentCredentials};
 use crate::fleet::Fleet;
 use crate::wire::Reply;
+
+/// How long a sentinel may say nothing before it is asked.
+const LISTEN_MAX: Duration = Duration::from_secs(2);
+/// How long to wait before the next one is listened to.
+const LISTEN_PAUSE: Duration = Duration::from_millis(250);
 
 /// The sentinels of one master.
 pub(crate) struct Sentinels {
@@ -52,20 +60,37 @@ impl Sentinels {
         Err(last)
     }
 
-    /// Who is the master, as the first sentinel says that can be reached.
-    pub(crate) async fn master(&self) -> Result<Node, Broken> {
-        for sentinel in self.nodes() {
-            if let Ok(master) = self.ask(&sentinel).await {
-                return Ok(master);
+    /// Waits until a sentinel says that another node has become the master. A master that was replaced in good order may take questions
+    /// for seconds more, and what it counts then is forgotten.
+    pub(crate) async fn replaced(&self, node: &Node) {
+        loop {
+            for sentinel in self.nodes() {
+                if self.listen(&sentinel, node).await.is_ok() {
+                    return;
+                }
+                sleep(LISTEN_PAUSE).await;
             }
         }
-        Err(Broken::NoMaster)
+    }
+
+    /// Listens to one sentinel until it says so.
+    async fn listen(&self, sentinel: &Node, node: &Node) -> Result<(), Broken> {
+        let mut connection = Connection::open(sentinel, &self.access).await?;
+        connection.ask(&[b"SUBSCRIBE", b"+switch-master"]).await?;
+        // Asked after the subscription, so that nothing is missed, and when nothing was heard for long: the sentinel may be gone.
+        while self.ask(sentinel).await? == *node {
+            // Whatever it says is a reason to ask.
+            if let Ok(heard) = timeout(LISTEN_MAX, connection.receive()).await {
+                heard?;
+            }
+        }
+        Ok(())
     }
 
     async fn ask(&self, sentinel: &Node) -> Result<Node, Broken> {
         let mut connection = Connection::open(sentinel, &self.access).await?;
         let words: [&[u8]; 3] = [b"SENTINEL", b"get-master-addr-by-name", self.master.as_bytes()];
-        let asked = tokio::time::timeout(self.access.timeout, connection.ask(&words)).await;
+        let asked = timeout(self.access.timeout, connection.ask(&words)).await;
         let Reply::Array(items) = asked.map_err(|_| Broken::Slow(self.access.timeout))?? else {
             return Err(Broken::NoMaster);
         };

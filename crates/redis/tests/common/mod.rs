@@ -72,8 +72,16 @@ pub(crate) async fn ask(authority: &Authority, question: Question) -> Result<Gra
 
 /// How much remains of a key, by a question that takes nothing.
 pub(crate) async fn remaining(authority: &Authority, number: u64, limit: &Arc<SharedLimit>) -> u64 {
+    try_remaining(authority, number, limit).await.unwrap_or_else(|failure| panic!("{failure}"))
+}
+
+pub(crate) async fn try_remaining(
+    authority: &Authority,
+    number: u64,
+    limit: &Arc<SharedLimit>,
+) -> Result<u64, Failure> {
     let peek = question(number, limit, Act::Peek(Cost::ONE));
-    ask(authority, peek).await.unwrap_or_else(|failure| panic!("{failure}")).decision.remaining
+    ask(authority, peek).await.map(|grant| grant.decision.remaining)
 }
 
 /// Asks again and again until there is an answer. Panics if there is none for long.

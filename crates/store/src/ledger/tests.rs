@@ -463,7 +463,7 @@ mod holders {
         let (key, limit) = (ledger.key(b"k"), bucket(1));
         let (decision, holder) = ledger.acquire(key, &limit, Cost::ONE, NOW);
         assert!(decision.is_allowed() && holder.is_none());
-        assert!(!ledger.release(key, &limit, Holder::from_id(1), NOW));
+        assert!(!ledger.release(key, &limit, Holder::from_number(1), NOW));
     }
 }
 

@@ -31,6 +31,7 @@ impl RedisSentinel {
 
     /// The same of servers that are started so.
     pub fn of(launch: &RedisLaunch) -> RedisSentinel {
+        let launch = &launch.clone().setting("repl-diskless-sync-delay 0");
         let master = launch.clone().start();
         let place = format!("{} {}", master.host(), master.port());
         let replica = launch.clone().setting(&format!("replicaof {place}")).start();

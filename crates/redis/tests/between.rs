@@ -1,0 +1,108 @@
+//! What stands between us and Redis: slowness, and cuts at the worst moment.
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)] // A test stops at the first surprise.
+
+mod common;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use common::{address, ask, bucket, connect, fleet_with, remaining, started, take, until};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tollgate_redis::Settings;
+use tollgate_store::authority::Failure;
+use tollgate_testkit::real::redis::RedisServer;
+
+/// Passes everything on, replies after a while or not at all.
+struct Relay {
+    address: SocketAddr,
+    delay_ms: AtomicU64,
+    /// Whether the next reply is lost, and its connection with it.
+    cuts: AtomicBool,
+}
+
+impl Relay {
+    async fn start(upstream: SocketAddr) -> Arc<Relay> {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let relay = Arc::new(Relay { address, delay_ms: AtomicU64::new(0), cuts: AtomicBool::new(false) });
+        let kept = Arc::clone(&relay);
+        tokio::spawn(async move {
+            while let Ok((near, _)) = listener.accept().await {
+                let far = TcpStream::connect(upstream).await.unwrap();
+                tokio::spawn(Arc::clone(&kept).pass_on(near, far));
+            }
+        });
+        relay
+    }
+
+    async fn pass_on(self: Arc<Relay>, near: TcpStream, far: TcpStream) {
+        let ((mut near_in, mut near_out), (mut far_in, mut far_out)) = (near.into_split(), far.into_split());
+        let there = async { tokio::io::copy(&mut near_in, &mut far_out).await.map(drop) };
+        let mut back = async || -> std::io::Result<()> {
+            let mut bytes = vec![0; 64 << 10];
+            loop {
+                let count = far_in.read(&mut bytes).await?;
+                if count == 0 || self.cuts.swap(false, Ordering::Relaxed) {
+                    return Ok(());
+                }
+                tokio::time::sleep(Duration::from_millis(self.delay_ms.load(Ordering::Relaxed))).await;
+                near_out.write_all(&bytes[..count]).await?;
+            }
+        };
+        tokio::select! {
+            _ = there => {}
+            _ = back() => {}
+        }
+    }
+
+    fn text(&self) -> String {
+        format!("redis://{}", self.address)
+    }
+}
+
+#[tokio::test]
+async fn slow_answers_open_the_breaker_and_take_nothing() {
+    let server = RedisServer::start();
+    let relay = Relay::start(server.address()).await;
+    let (authority, limit) = (connect(&relay.text()).await, bucket(1_000));
+    assert_eq!(remaining(&authority, 1, &limit).await, 1_000);
+    relay.delay_ms.store(12, Ordering::Relaxed);
+    let mut timed_out = 0;
+    until("the breaker opens", async || {
+        let answer = authority.ask(take(1, &limit), None, Duration::from_millis(5)).await;
+        timed_out += u32::from(answer == Err(Failure::TimedOut));
+        (answer == Err(Failure::NotAsked)).then_some(())
+    })
+    .await;
+    // By the run of failures, which what comes late does not interrupt.
+    assert!((5..20).contains(&timed_out), "{timed_out} had to wait");
+    relay.delay_ms.store(0, Ordering::Relaxed);
+    until("everything is given back", async || {
+        let peeked = common::try_remaining(&authority, 1, &limit).await;
+        (peeked == Ok(1_000)).then_some(())
+    })
+    .await;
+    until("the breaker closes", async || {
+        let _ = common::try_remaining(&authority, 1, &limit).await;
+        (authority.fleet().stats()[0].breakers_open == 0).then_some(())
+    })
+    .await;
+    assert!(authority.fleet().stats()[0].late_grants > 0);
+}
+
+#[tokio::test]
+async fn a_reply_that_is_lost_is_charged_once() {
+    let server = RedisServer::start();
+    let relay = Relay::start(server.address()).await;
+    // Nothing else is said, so that it is this reply that is lost.
+    let settings = Settings { nodes: Some(1), ..Settings::new(address(&relay.text())) };
+    let (authority, limit) = (started(&fleet_with(settings)).await, bucket(1_000));
+    assert_eq!(remaining(&authority, 1, &limit).await, 1_000);
+    relay.cuts.store(true, Ordering::Relaxed);
+    assert_eq!(ask(&authority, take(1, &limit)).await, Err(Failure::Unreachable));
+    assert!(authority.ready(common::PATIENCE).await, "no new connection");
+    assert_eq!(remaining(&authority, 1, &limit).await, 999);
+}

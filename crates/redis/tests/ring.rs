@@ -1,0 +1,89 @@
+//! A ring of real nodes that know nothing of each other.
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)] // A test stops at the first surprise.
+
+mod common;
+
+use common::{PATIENCE, address, ask, bucket, connect, fleet_with, remaining, started, take, until};
+use tollgate_redis::{Address, Settings, SettingsError};
+use tollgate_store::authority::Failure;
+use tollgate_testkit::real::redis::RedisServer;
+
+fn text(servers: &[RedisServer]) -> String {
+    let nodes: Vec<String> = servers.iter().map(|server| server.address().to_string()).collect();
+    format!("redis+ring://{}", nodes.join(","))
+}
+
+fn servers(count: usize) -> Vec<RedisServer> {
+    (0..count).map(|_| RedisServer::start()).collect()
+}
+
+fn keys(server: &RedisServer) -> i64 {
+    server.client().run("DBSIZE").integer()
+}
+
+#[tokio::test]
+async fn all_processes_agree_on_who_keeps_a_key() {
+    let (mut servers, limit) = (servers(3), bucket(100));
+    let one = connect(&text(&servers)).await;
+    let questions = (0..300).map(|number| (take(number, &limit), None));
+    assert!(one.ask_all(questions, PATIENCE).await.iter().all(Result::is_ok));
+    let kept: Vec<i64> = servers.iter().map(keys).collect();
+    // One of them also keeps the list of the nodes.
+    assert!(kept.iter().sum::<i64>() <= 301 && kept.iter().all(|kept| *kept > 50), "{kept:?}");
+    servers.reverse();
+    let other = connect(&text(&servers)).await;
+    for number in 0..300 {
+        assert_eq!(remaining(&other, number, &limit).await, 99);
+    }
+}
+
+#[tokio::test]
+async fn one_lost_node_affects_only_its_keys() {
+    let (mut servers, limit) = (servers(3), bucket(1_000));
+    let authority = connect(&text(&servers)).await;
+    servers[1].kill();
+    until("its breaker opens", async || {
+        let answers = authority.ask_all((0..60).map(|number| (take(number, &limit), None)), PATIENCE).await;
+        let failed = answers.iter().filter(|answer| answer.is_err()).count();
+        assert!((5..=40).contains(&failed), "{failed} of 60 failed");
+        answers.contains(&Err(Failure::NotAsked)).then_some(())
+    })
+    .await;
+    let stats = authority.fleet().stats();
+    let open: Vec<_> =
+        stats.iter().filter(|stats| stats.breakers_open > 0).map(|stats| &stats.name).collect();
+    assert_eq!(open, [&servers[1].address().to_string()]);
+}
+
+#[tokio::test]
+async fn what_is_pinned_is_kept_on_a_node_of_its_own() {
+    let (servers, own, limit) = (servers(2), RedisServer::start(), bucket(100));
+    let mut settings = Settings::new(address(&text(&servers)));
+    settings.pins = vec![
+        ("big".to_owned(), own.address().to_string().parse().unwrap()),
+        ("second".to_owned(), servers[1].address().to_string().parse().unwrap()),
+    ];
+    let authority = started(&fleet_with(settings)).await;
+    let big = authority.fleet().pin("big");
+    assert!(big.is_some() && authority.fleet().pin("small").is_none());
+    for number in 0..50 {
+        assert!(authority.ask(take(number, &limit), big, PATIENCE).await.is_ok());
+    }
+    assert_eq!(keys(&own), 50);
+    let second = authority.fleet().pin("second");
+    let before = keys(&servers[0]);
+    for number in 0..20 {
+        assert!(authority.ask(take(number, &limit), second, PATIENCE).await.is_ok());
+    }
+    assert_eq!(keys(&servers[0]), before);
+    assert!(ask(&authority, take(1, &limit)).await.is_ok());
+}
+
+#[test]
+fn only_a_ring_has_pins() {
+    let one: Address = address("redis://h");
+    let mut settings = Settings::new(one);
+    settings.pins = vec![("big".to_owned(), "h2".parse().unwrap())];
+    let made = tollgate_redis::Fleet::new(settings, std::sync::Arc::default());
+    assert_eq!(made.err(), Some(SettingsError::PinsWithoutRing));
+}

@@ -1,0 +1,68 @@
+//! A real master, its replica and three sentinels.
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)] // A test stops at the first surprise.
+
+mod common;
+
+use common::{ask, bucket, connect, take, try_remaining, until};
+use tollgate_redis::Authority;
+use tollgate_store::authority::Failure;
+use tollgate_testkit::real::redis::RedisSentinel;
+
+const UNITS: u64 = 1_000;
+
+async fn five_taken(servers: &RedisSentinel) -> Authority {
+    let authority = connect(&servers.address()).await;
+    for _ in 0..5 {
+        assert!(ask(&authority, take(1, &bucket(UNITS))).await.unwrap().decision.is_allowed());
+    }
+    assert!(servers.master.client().run("DBSIZE").integer() > 0);
+    until("the replica knows", async || (servers.replica.client().run("DBSIZE").integer() > 0).then_some(()))
+        .await;
+    authority
+}
+
+/// The new master answers, and knows what was counted.
+async fn check_resumed(servers: &RedisSentinel, authority: &Authority) {
+    let left =
+        until("a master answers", async || try_remaining(authority, 1, &bucket(UNITS)).await.ok()).await;
+    assert_eq!(left, UNITS - 5);
+    servers.replica.client().run("FLUSHALL");
+    until("it is the new master", async || {
+        (try_remaining(authority, 1, &bucket(UNITS)).await == Ok(UNITS)).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_new_master_is_asked_after_a_failover_in_good_order() {
+    let servers = RedisSentinel::start();
+    let authority = five_taken(&servers).await;
+    servers.fail_over();
+    check_resumed(&servers, &authority).await;
+}
+
+#[tokio::test]
+async fn the_new_master_is_asked_when_the_old_one_is_lost() {
+    let mut servers = RedisSentinel::start();
+    let authority = five_taken(&servers).await;
+    servers.master.kill();
+    servers.wait_for_failover();
+    check_resumed(&servers, &authority).await;
+}
+
+#[tokio::test]
+async fn the_new_master_is_asked_when_the_old_one_falls_silent() {
+    let servers = RedisSentinel::start();
+    let authority = five_taken(&servers).await;
+    servers.master.freeze();
+    let asked = tokio::spawn({
+        let authority = authority.clone();
+        async move { ask(&authority, take(1, &bucket(UNITS))).await }
+    });
+    until("a question is on its way", async || (authority.fleet().stats()[0].flights > 5).then_some(()))
+        .await;
+    servers.wait_for_failover();
+    // The connection to the old one is given up, long before its silence would be a reason.
+    assert_eq!(asked.await.unwrap(), Err(Failure::Unreachable));
+    check_resumed(&servers, &authority).await;
+}
