@@ -87,7 +87,9 @@ impl Gate {
     /// A gate that shares its counters with others.
     #[must_use]
     pub(crate) fn with_store(self, store: Store) -> Gate {
-        Gate { engine: self.engine.sharing(store.secret()), store: Some(store), ..self }
+        let gate = Gate { engine: self.engine.sharing(store.secret()), store: Some(store), ..self };
+        gate.count_nodes();
+        gate
     }
 
     /// Whether counters are shared, so that an answer may have to be waited for.

@@ -5,6 +5,7 @@
 //! a directory of its own, and ends with the value that stands for it. Nobody sleeps and hopes: [`until`] asks again and
 //! again, and gives up after a while. Where a test fails, the programs' own words are printed with it.
 
+mod detour;
 mod envoy;
 pub mod hostile;
 mod http;
@@ -16,6 +17,7 @@ mod upstream;
 mod venv;
 mod wait;
 
+pub use detour::Detour;
 pub use envoy::{Envoy, Gateway, Place};
 pub use http::{Client, Reply, fetch};
 pub use process::{Finished, Signal, run};

@@ -39,6 +39,11 @@ impl RedisClient {
         Ok(RedisClient { stream: BufReader::new(stream) })
     }
 
+    /// The same connection once more, for a thread that sends while another receives.
+    pub fn try_clone(&self) -> io::Result<RedisClient> {
+        Ok(RedisClient { stream: BufReader::new(self.stream.get_ref().try_clone()?) })
+    }
+
     /// Sends a command and waits for its answer. Panics if the connection breaks.
     pub fn command(&mut self, arguments: &[&[u8]]) -> Reply {
         self.try_command(arguments).unwrap_or_else(|error| panic!("redis does not answer: {error}"))

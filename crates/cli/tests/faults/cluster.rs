@@ -1,0 +1,141 @@
+//! A Cluster that loses a shard, whose replicas take over, whose slots move.
+
+use std::collections::BTreeSet;
+
+use serde_json::json;
+use tollgate_testkit::real::Tollgate;
+use tollgate_testkit::real::redis::{RedisCluster, RedisServer, Reply};
+
+use crate::Scene;
+use crate::load::{Load, Subject};
+use crate::scene::{SHARE, launch};
+
+/// A subject whose counter is kept by one master, and under which name.
+struct Placed {
+    subject: Subject,
+    name: String,
+}
+
+/// The names of all counters that a node keeps.
+fn names(server: &RedisServer) -> BTreeSet<String> {
+    match server.client().run("KEYS *") {
+        Reply::Array(names) => names.iter().map(Reply::text).collect(),
+        other => panic!("no names: {other:?}"),
+    }
+}
+
+/// Asks for one key after the other until one is kept by this master. It is counted once then.
+fn place(tollgate: &Tollgate, policy: &'static str, master: &RedisServer) -> Placed {
+    let before = names(master);
+    for number in 0.. {
+        let key: &'static str = Box::leak(format!("{}-{number}", master.port()).into_boxed_str());
+        assert_eq!(tollgate.post("/v1/check", &json!({"policy": policy, "key": key})).status, 200);
+        if let Some(name) = names(master).difference(&before).next() {
+            return Placed { subject: (policy, key), name: name.clone() };
+        }
+    }
+    unreachable!("keys are spread");
+}
+
+/// A server with its counters in this Cluster, asked for these.
+fn scene(tollgate: Tollgate, placed: &[&Placed]) -> Scene {
+    let subjects: Vec<Subject> = placed.iter().map(|placed| placed.subject).collect();
+    let scene = Scene { load: Load::start(&tollgate, &subjects), tollgate };
+    scene.check_exact();
+    scene
+}
+
+/// All that was admitted by Redis is counted, and nothing else: that is, besides the load, the question that found the place.
+fn check_counted(scene: &Scene, rounds: &std::ops::Range<usize>, placed: &Placed) {
+    let admitted = scene.load.admitted(rounds, placed.subject);
+    assert_eq!(scene.counted(placed.subject), admitted + 1);
+}
+
+#[test]
+fn the_loss_of_a_shard_concerns_its_own_keys_alone() {
+    let mut cluster = RedisCluster::start(3);
+    let tollgate = launch(&cluster.address()).start();
+    let [open, closed, local] =
+        ["open", "closed", "local"].map(|policy| place(&tollgate, policy, &cluster.masters[1]));
+    let kept = [0, 2].map(|number| place(&tollgate, "closed", &cluster.masters[number]));
+    let mut scene = scene(tollgate, &[&open, &closed, &local, &kept[0], &kept[1]]);
+    let [first, lost, third] = [0, 1, 2].map(|number| cluster.masters[number].address().to_string());
+
+    cluster.masters[1].kill();
+    let rounds = scene.load.pass(50);
+    let admitted = |placed: &Placed| scene.load.admitted(&rounds, placed.subject);
+    assert_eq!((admitted(&open), admitted(&closed)), (50, 0));
+    assert!(admitted(&local) <= SHARE);
+    assert_eq!([admitted(&kept[0]), admitted(&kept[1])], [50, 50], "other shards are concerned");
+
+    cluster.masters[1].restart();
+    scene.check_recovers();
+    let openings = |shard: &str| scene.metric("ratelimit_circuit_openings_total", shard);
+    assert!(openings(&lost) > 0);
+    assert_eq!((openings(&first), openings(&third)), (0, 0), "other shards were given up");
+    let rounds = scene.load.finish();
+    for placed in &kept {
+        check_counted(&scene, &rounds, placed);
+    }
+}
+
+#[test]
+fn the_replica_of_a_shard_that_is_lost_takes_over() {
+    let mut cluster = RedisCluster::with_replicas(3);
+    let tollgate = launch(&cluster.address()).start();
+    let open = place(&tollgate, "open", &cluster.masters[0]);
+    let closed = place(&tollgate, "closed", &cluster.masters[0]);
+    let kept = place(&tollgate, "closed", &cluster.masters[1]);
+    let mut scene = scene(tollgate, &[&open, &closed, &kept]);
+    cluster.masters[0].kill();
+    let rounds = scene.load.pass(30);
+    cluster.wait_for_failover(0);
+    scene.check_recovers();
+    assert_eq!(scene.load.admitted(&rounds, open.subject), 30, "open rules admit");
+    let rounds = scene.load.finish();
+    let admitted = scene.load.admitted(&rounds, kept.subject);
+    assert_eq!(admitted, rounds.len() as u64, "another shard is concerned");
+    check_counted(&scene, &rounds, &kept);
+}
+
+#[test]
+fn a_replica_that_takes_over_in_good_order_forgets_nothing() {
+    let cluster = RedisCluster::with_replicas(1);
+    let tollgate = launch(&cluster.address()).start();
+    let closed = place(&tollgate, "closed", &cluster.masters[0]);
+    let mut scene = scene(tollgate, &[&closed]);
+    cluster.fail_over(0);
+    scene.load.pass(20);
+    scene.check_recovers();
+    let rounds = scene.load.finish();
+    let admitted = scene.load.admitted(&rounds, closed.subject);
+    let counted = scene.counted(closed.subject);
+    assert!(
+        (admitted + 1..=rounds.len() as u64 + 1).contains(&counted),
+        "{admitted} admitted, {counted} counted"
+    );
+}
+
+#[test]
+fn slots_that_move_under_load_lose_and_double_nothing() {
+    let cluster = RedisCluster::start(3);
+    let tollgate = launch(&cluster.address()).start();
+    let closed = place(&tollgate, "closed", &cluster.masters[0]);
+    let slot = cluster.masters[0].client().run(&format!("CLUSTER KEYSLOT {}", closed.name)).integer();
+    let slot = u16::try_from(slot).unwrap();
+    let mut scene = scene(tollgate, &[&closed]);
+    for (from, to) in [(0, 1), (1, 2), (2, 0)] {
+        cluster.begin_move(slot, from, to);
+        scene.load.pass(10);
+        cluster.move_keys(slot, from, to);
+        scene.load.pass(10);
+        cluster.end_move(slot, to);
+        scene.load.pass(10);
+        assert!(names(&cluster.masters[to]).contains(&closed.name), "it has not moved");
+    }
+    let rounds = scene.load.finish();
+    let admitted = scene.load.admitted(&rounds, closed.subject);
+    assert_eq!(admitted, rounds.len() as u64, "something was not asked");
+    check_counted(&scene, &rounds, &closed);
+    assert_eq!(scene.openings(), 0);
+}

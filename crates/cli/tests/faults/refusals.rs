@@ -1,0 +1,101 @@
+//! Redis answers, but that it cannot, will not, or may not.
+
+use tollgate_testkit::real::redis::{RedisClient, RedisLaunch, RedisServer, Reply};
+use tollgate_testkit::real::until;
+
+use crate::scene::launch;
+use crate::{CLOSED, LOCAL, OPEN, Scene};
+
+/// Redis refuses from the moment that `sicken` is over until `heal`.
+fn check(redis: &RedisServer, sicken: impl FnOnce(&mut RedisClient), heal: impl FnOnce(&mut RedisClient)) {
+    let mut scene = Scene::start(&format!("redis://{}", redis.address()));
+    sicken(&mut redis.client());
+    scene.load.pass(1); // What was on its way.
+    scene.check_away();
+    heal(&mut redis.client());
+    scene.check_recovers();
+    scene.check_counted();
+}
+
+fn run(client: &mut RedisClient, commands: &[&str]) {
+    for command in commands {
+        assert_eq!(client.run(command), Reply::Simple("OK".to_owned()), "{command}");
+    }
+}
+
+#[test]
+fn scripts_that_are_forgotten_are_told_again() {
+    let redis = RedisServer::start();
+    let mut scene = Scene::start(&format!("redis://{}", redis.address()));
+    let mut client = redis.client();
+    let first = scene.load.pass(1).start;
+    for _ in 0..20 {
+        run(&mut client, &["SCRIPT FLUSH"]);
+        scene.load.pass(3);
+    }
+    let rounds = first..scene.load.pass(1).end;
+    assert_eq!(scene.load.admitted(&rounds, CLOSED), rounds.len() as u64, "something was not asked");
+    assert_eq!(scene.openings(), 0);
+    scene.check_counted();
+}
+
+#[test]
+fn a_foreign_script_that_blocks_is_an_outage() {
+    let redis = RedisLaunch::redis().setting("busy-reply-threshold 200").start();
+    let mut blocker = redis.client();
+    let block = |client: &mut RedisClient| {
+        blocker.send(&[b"EVAL", b"while true do end", b"0"]).unwrap();
+        until("the script runs", || {
+            matches!(client.run("PING"), Reply::Error(message) if message.starts_with("BUSY")).then_some(())
+        });
+    };
+    check(&redis, block, |client| run(client, &["SCRIPT KILL"]));
+}
+
+#[test]
+fn a_full_memory_is_an_outage() {
+    let redis = RedisServer::start();
+    let fill = ["CONFIG SET maxmemory-policy noeviction", "CONFIG SET maxmemory 1"];
+    check(&redis, |client| run(client, &fill), |client| run(client, &["CONFIG SET maxmemory 0"]));
+}
+
+#[test]
+fn a_node_that_was_demoted_is_an_outage() {
+    let redis = RedisServer::start();
+    let demote = ["REPLICAOF 127.0.0.1 1"];
+    check(&redis, |client| run(client, &demote), |client| run(client, &["REPLICAOF NO ONE"]));
+}
+
+/// A Redis at which a user with a password may do what Tollgate does, and a server that is this user.
+fn guarded() -> (RedisServer, Scene) {
+    let redis = RedisServer::start();
+    run(&mut redis.client(), &["ACL SETUSER tollgate on >s3cret ~tollgate:* +@all -@admin"]);
+    let launch = launch(&format!("redis://tollgate:s3cret@{}", redis.address())).flag("log-level", "trace");
+    (redis, Scene::of(launch, &[OPEN, CLOSED, LOCAL]))
+}
+
+fn check_revoked(revoke: &[&str], restore: &[&str], said: &str) {
+    let (redis, mut scene) = guarded();
+    let mut client = redis.client();
+    for command in revoke {
+        assert!(!matches!(client.run(command), Reply::Error(_)), "{command}");
+    }
+    scene.load.pass(1); // What was on its way.
+    scene.check_away();
+    scene.tollgate.wait_for_log(said);
+    run(&mut client, restore);
+    scene.check_recovers();
+    scene.check_counted_at_least();
+    assert!(!scene.tollgate.logs().contains("s3cret"), "the password is in the logs");
+}
+
+#[test]
+fn rights_that_are_taken_away_are_an_outage() {
+    check_revoked(&["ACL SETUSER tollgate nocommands"], &["ACL SETUSER tollgate +@all -@admin"], "NOPERM");
+}
+
+#[test]
+fn a_user_who_is_turned_out_is_an_outage() {
+    let revoke = ["ACL SETUSER tollgate off", "CLIENT KILL USER tollgate"];
+    check_revoked(&revoke, &["ACL SETUSER tollgate on"], "WRONGPASS");
+}

@@ -1,0 +1,174 @@
+//! A server whose counters are in Redis, under load, and what is true of it before, during and after a fault.
+
+use std::ops::Range;
+
+use serde_json::{Value, json};
+use tollgate_testkit::real::{Launch, Reply, Tollgate, fetch, until};
+
+use crate::load::{Load, Subject};
+
+/// One unit comes back in an hour: whatever is missing was taken. Nobody asks for as many as there are.
+const RULES: &str = "
+policies:
+  open: {requests: 1, period: 1h, burst: 10000, fail_mode: open}
+  closed: {requests: 1, period: 1h, burst: 10000, fail_mode: closed}
+  local: {requests: 1, period: 1h, burst: 10000, fail_mode: local}
+";
+const BURST: u64 = 10_000;
+/// As many nodes as make each one's share small enough to be seen used up.
+const NODES: u64 = 500;
+/// What one node admits of a local rule while nobody can be asked.
+pub(crate) const SHARE: u64 = BURST / NODES;
+
+pub(crate) const OPEN: Subject = ("open", "ann");
+pub(crate) const CLOSED: Subject = ("closed", "ann");
+pub(crate) const LOCAL: Subject = ("local", "ann");
+
+/// The key of what is asked over HTTP, so that the load's own keys count nothing else.
+const BYSTANDER: &str = "bob";
+
+/// So many connections are taken by all threads of the server, some of them twice.
+const ASKS_OF_ALL_THREADS: usize = 6;
+
+/// So many rounds show what becomes of requests: more than a node's share.
+const ROUNDS: usize = 50;
+
+/// The server, and the load on it.
+pub(crate) struct Scene {
+    // Before the server: fields are dropped in order.
+    pub(crate) load: Load,
+    pub(crate) tollgate: Tollgate,
+}
+
+/// A server with these counters. It waits for them for longer than a busy machine lets it wait without any fault.
+pub(crate) fn launch(store: &str) -> Launch {
+    Launch::new(env!("CARGO_BIN_EXE_tollgate"))
+        .rules("rules.yaml", RULES)
+        .flag("store", store)
+        .flag("store-deadline", "200ms")
+        .flag("workers", "2")
+        .flag("store-nodes", &NODES.to_string())
+}
+
+impl Scene {
+    /// A server with its counters here, asked for one key under every rule. All of it is well when this comes back.
+    pub(crate) fn start(store: &str) -> Scene {
+        Scene::of(launch(store), &[OPEN, CLOSED, LOCAL])
+    }
+
+    /// The same of a server that cannot reach its counters.
+    pub(crate) fn without_store(launch: Launch) -> Scene {
+        let tollgate = launch.start();
+        Scene { load: Load::start(&tollgate, &[OPEN, CLOSED, LOCAL]), tollgate }
+    }
+
+    /// The same of a server that is started so, asked for these.
+    pub(crate) fn of(launch: Launch, subjects: &[Subject]) -> Scene {
+        let tollgate = launch.start();
+        let load = Load::start(&tollgate, subjects);
+        let scene = Scene { load, tollgate };
+        scene.check_exact();
+        scene
+    }
+
+    /// Asks once over HTTP, on a connection of its own.
+    pub(crate) fn ask(&self, (policy, key): Subject) -> Reply {
+        self.tollgate.post("/v1/check", &json!({"policy": policy, "key": key}))
+    }
+
+    /// Who has decided on a question, and what remains.
+    fn peek(&self, (policy, key): Subject) -> (Value, u64) {
+        let reply = self.tollgate.post("/v1/peek", &json!({"policy": policy, "key": key}));
+        let body: Value = serde_json::from_str(&reply.body).unwrap();
+        let decision = &body["decisions"][0];
+        (decision["decided_by"].clone(), decision["remaining"].as_u64().unwrap())
+    }
+
+    /// What is counted of a subject, as Redis says.
+    pub(crate) fn counted(&self, subject: Subject) -> u64 {
+        until("Redis says what is counted", || match self.peek(subject) {
+            (decided_by, remaining) if decided_by == "authority" => Some(BURST - remaining),
+            _ => None,
+        })
+    }
+
+    /// The sum of a metric over all shards, or of those lines that name this one.
+    pub(crate) fn metric(&self, name: &str, shard: &str) -> u64 {
+        let text = fetch(self.tollgate.admin(), "/metrics").unwrap().body;
+        let lines =
+            text.lines().filter(|line| line.starts_with(&format!("{name}{{")) && line.contains(shard));
+        lines.map(|line| line.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap()).sum()
+    }
+
+    pub(crate) fn openings(&self) -> u64 {
+        self.metric("ratelimit_circuit_openings_total", "")
+    }
+
+    /// Redis cannot be asked, from now on: every rule does what it says for that, and says so. Tells which rounds have shown it.
+    pub(crate) fn check_away(&self) -> Range<usize> {
+        let rounds = self.load.pass(ROUNDS);
+        assert_eq!(self.load.admitted(&rounds, OPEN), ROUNDS as u64, "open rules admit");
+        assert_eq!(self.load.admitted(&rounds, CLOSED), 0, "closed rules deny");
+        assert!(self.load.admitted(&rounds, LOCAL) <= SHARE, "local rules admit the node's share at most");
+        for (policy, status) in [("open", 200), ("closed", 503), ("local", 200)] {
+            let reply = self.ask((policy, BYSTANDER));
+            let reason = reply.the("x-tollgate-reason");
+            assert!(reason.starts_with(&format!("fail_{policy}: ")), "{reply:#?}");
+            assert_eq!(reply.status, status, "{reply:#?}");
+        }
+        until("the breaker opens", || (self.openings() > 0).then_some(()));
+        rounds
+    }
+
+    /// Redis can be asked again: the breakers close, and what it decides is exact.
+    pub(crate) fn check_recovers(&self) {
+        self.check_reached();
+        self.check_exact();
+    }
+
+    /// The breakers close by themselves.
+    pub(crate) fn check_reached(&self) {
+        until("every thread asks again", || {
+            // A breaker closes only if somebody asks, and connections take turns with the threads.
+            let is_decided = |_| self.ask(("closed", BYSTANDER)).header("x-tollgate-reason").is_none();
+            let is_decided = (0..ASKS_OF_ALL_THREADS).all(is_decided);
+            (is_decided && self.metric("ratelimit_circuit_state", "") == 0).then_some(())
+        });
+    }
+
+    /// Asks nothing more. What Redis has admitted, and nobody else could, is what it has counted: once what came too late is given back.
+    pub(crate) fn check_counted(&mut self) {
+        let rounds = self.load.finish();
+        let [closed, local] = [CLOSED, LOCAL].map(|subject| self.load.admitted(&rounds, subject));
+        until("what was admitted is what is counted", || (self.counted(CLOSED) == closed).then_some(()));
+        until("what was admitted is what is counted, or the node's share", || {
+            (local - SHARE..=local).contains(&self.counted(LOCAL)).then_some(())
+        });
+    }
+
+    /// The same where answers were lost: then more may be counted than admitted, never less, and nothing twice.
+    pub(crate) fn check_counted_at_least(&mut self) {
+        let rounds = self.load.finish();
+        let [closed, local] = [CLOSED, LOCAL].map(|subject| self.load.admitted(&rounds, subject));
+        let counted = self.counted(CLOSED);
+        assert!((closed..=rounds.len() as u64).contains(&counted), "{closed} admitted, {counted} counted");
+        let counted = self.counted(LOCAL);
+        assert!(local <= counted + SHARE, "{local} admitted, {counted} counted");
+    }
+
+    /// What is admitted is what is counted, and all of it is decided by Redis.
+    pub(crate) fn check_exact(&self) {
+        let bystander = ("closed", BYSTANDER);
+        let before = self.counted(bystander);
+        let rounds = self.load.pass(ROUNDS);
+        for subject in self.load.subjects().iter().filter(|(policy, _)| *policy == "closed") {
+            let admitted = self.load.admitted(&rounds, *subject);
+            assert_eq!(admitted, ROUNDS as u64, "closed rules admit what Redis admits: {subject:?}");
+        }
+        for _ in 0..5 {
+            let reply = self.ask(bystander);
+            assert_eq!((reply.status, reply.header("x-tollgate-reason")), (200, None), "{reply:#?}");
+        }
+        assert_eq!(self.counted(bystander) - before, 5);
+    }
+}

@@ -1,0 +1,30 @@
+//! The detour does what it says.
+
+use std::io::ErrorKind;
+use std::time::Duration;
+
+use super::Detour;
+use crate::real::redis::{RedisClient, RedisServer};
+
+#[test]
+fn leads_to_the_server_and_loses_what_it_is_told_to() {
+    let server = RedisServer::start();
+    let detour = Detour::to(server.address());
+    let mut client = RedisClient::connect(detour.address()).expect("a way");
+    assert_eq!(client.run("INCR a").integer(), 1);
+    detour.delay(Duration::from_millis(1));
+    assert_eq!(client.run("INCR a").integer(), 2);
+    assert_eq!(detour.lost(), 0);
+
+    detour.lose_every(Some(1));
+    let error = client.try_command(&[b"INCR", b"a"]).expect_err("an answer that was to be lost");
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+    detour.lose_every(None);
+    assert_eq!((detour.lost(), server.client().run("GET a").text()), (1, "3".to_owned()));
+
+    let mut client = RedisClient::connect(detour.address()).expect("a way");
+    assert_eq!(client.run("INCR a").integer(), 4);
+    detour.reset();
+    let error = client.try_command(&[b"INCR", b"a"]).expect_err("a connection that was to be reset");
+    assert!(matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe), "{error}");
+}
