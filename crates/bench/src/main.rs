@@ -6,6 +6,7 @@ mod accuracy;
 mod authority;
 mod contender;
 mod engine;
+mod faults;
 mod fleet;
 mod flood;
 mod hostile;
@@ -53,6 +54,8 @@ enum Command {
     Redis(authority::RedisArgs),
     /// Four servers on one Redis: whether the fleet ever admits more than its limits; fails if it does
     Fleet(fleet::FleetArgs),
+    /// What callers see while Redis is killed, frozen, slow, moved or full: latencies, and when exact decisions are back
+    Faults(faults::FaultsArgs),
     /// Every attack on a server of its own: outcome, memory, and how others were served; fails if one did harm
     Hostile(hostile::HostileArgs),
     /// The child process of `hostile`: a server
@@ -86,6 +89,7 @@ fn run(command: Command) -> Result<(), Box<dyn Error>> {
         Command::Wire(args) => wire::run(&args),
         Command::Redis(args) => authority::run(&args),
         Command::Fleet(args) => fleet::run(&args),
+        Command::Faults(args) => faults::run(&args),
         Command::Hostile(args) => hostile::run(&args),
         Command::Serve(args) => hostile::run_server(&args),
         Command::Memory(args) => ledger::run_memory(&args),
