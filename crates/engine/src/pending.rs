@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use tollgate_core::{Cost, Decision, Holder, Intent, Limit, Outcome, Refund, Span, Time};
+use tollgate_core::{Cost, Decision, Holder, Intent, Limit, Outcome, Refund, Span, Tick, Time};
 use tollgate_policy::{FailMode, Snapshot};
 use tollgate_store::authority::{Act, Failure, Grant, Question, SharedKey};
 use tollgate_store::{Charge, Key};
@@ -109,7 +109,7 @@ impl Pending {
         let asked = std::mem::take(&mut self.asked);
         for (at, asked) in asked.iter().enumerate() {
             match grants.get(at).copied().unwrap_or(Err(Failure::NotAsked)) {
-                Ok(grant) => self.accept(asked.index, &grant),
+                Ok(grant) => self.accept(asked.index, &grant, self.questions[at].limit.tick()),
                 Err(failure) => self.fall_back(engine, asked, failure, now),
             }
         }
@@ -166,9 +166,10 @@ impl Pending {
         }
     }
 
-    fn accept(&mut self, index: usize, grant: &Grant) {
+    fn accept(&mut self, index: usize, grant: &Grant, tick: Tick) {
         let ruling = &mut self.answer.rulings[index];
         (ruling.decision, ruling.decided_by) = (grant.decision, DecidedBy::Authority);
+        ruling.decided_at = Some(Time::from_ticks(grant.at.ticks().saturating_mul(tick.length_ns())));
     }
 
     /// Nobody has answered: the rule says what happens then.

@@ -9,7 +9,7 @@ use common::authority::{Authority, acquire, decide};
 use common::{START, engine, install, later, summary, with_request};
 use proptest::prelude::*;
 use tollgate::authority::{Act, Failure};
-use tollgate::core::Outcome;
+use tollgate::core::{Outcome, Span};
 use tollgate::{DecidedBy, Engine, EngineSettings, Force, LedgerSettings, Request, Step, Verdict};
 
 fn sharing(rules: &str, secret: &[u8]) -> Engine {
@@ -49,6 +49,31 @@ fn processes_that_share_count_together() {
         assert_eq!(verdict.decided_by(), DecidedBy::Authority);
     }
     assert_eq!(summary(&ask(&sharing(THREE, b"another"), authority, &["a=1"])), "pass 1", "another fleet");
+}
+
+#[test]
+fn answers_say_when_the_authority_decided() {
+    let rules = "
+domain: d
+descriptors:
+- {key: here, rate_limit: {unit: hour, requests_per_unit: 2, consistency: local}}
+- {key: us, rate_limit: {unit: hour, requests_per_unit: 2}}
+- {key: ms, rate_limit: {requests: 10000000000, period: 30d, algorithm: sliding_window}}
+";
+    let engine = sharing(rules, b"");
+    let at = |descriptor: &str, later_ns: u64| {
+        let now = START.plus(Span::from_ticks(later_ns));
+        let verdict = with_request(&[descriptor], |request| {
+            decide(&engine, &mut Authority::default(), request, now).unwrap()
+        });
+        verdict.rulings()[0].decided_at
+    };
+    let after = |ns: u64| Some(START.plus(Span::from_ticks(ns)));
+    assert_eq!(START.ticks() % 1_000_000, 0);
+    assert_eq!(at("us=1", 7_654_321), after(7_654_000));
+    assert_eq!(at("ms=1", 7_654_321), after(7_000_000), "the beginning of the tick");
+    assert_eq!(at("here=1", 7_654_321), None);
+    assert_eq!(ask_in_vain(&engine, &["us=1"]).rulings()[0].decided_at, None);
 }
 
 #[test]
