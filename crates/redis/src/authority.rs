@@ -33,9 +33,16 @@ struct Inner {
 }
 
 /// One question on its way.
-enum Asked {
+struct Asked {
+    question: Question,
+    /// Who was asked, where anybody had to be.
+    shard: Option<Arc<Shard>>,
+    progress: Progress,
+}
+
+enum Progress {
+    Awaited(Awaited),
     Answered(Answer),
-    Awaited { shard: Arc<Shard>, awaited: Awaited, question: Question },
 }
 
 /// Questions on their way. What is granted to somebody who does not wait for it any more is given back.
@@ -104,21 +111,23 @@ impl Authority {
     fn send(&self, question: Question, pin: Option<Place>, now: Time) -> Asked {
         let Inner { fleet, topology, .. } = &*self.inner;
         if question.limit.script().is_none() {
-            return Asked::Answered(Ok(without_asking(&question.limit, question.act, now)));
+            let grant = without_asking(&question.limit, question.act, now);
+            return Asked::of_nobody(question, Ok(grant));
         }
         if let Act::Take(cost) = question.act
             && let Some(decision) = fleet.denied(&question, cost, now)
         {
             let at = question.limit.moment(now);
-            return Asked::Answered(Ok(Grant { decision, at, holder: None }));
+            return Asked::of_nobody(question, Ok(Grant { decision, at, holder: None }));
         }
         let Some(shard) = topology.shard_of(question.key, pin) else {
-            return Asked::Answered(Err(Failure::Unreachable));
+            return Asked::of_nobody(question, Err(Failure::Unreachable));
         };
-        match shard.ask(question.clone(), now) {
-            Ok(awaited) => Asked::Awaited { shard, awaited, question },
-            Err(failure) => Asked::Answered(Err(failure)),
-        }
+        let progress = match shard.ask(question.clone(), now) {
+            Ok(awaited) => Progress::Awaited(awaited),
+            Err(failure) => Progress::Answered(Err(failure)),
+        };
+        Asked { question, shard: Some(shard), progress }
     }
 }
 
@@ -128,15 +137,35 @@ impl Drop for Inner {
     }
 }
 
+impl Asked {
+    /// What is answered without a shard.
+    fn of_nobody(question: Question, answer: Answer) -> Asked {
+        Asked { question, shard: None, progress: Progress::Answered(answer) }
+    }
+
+    /// What there is of an answer, for somebody who does not wait.
+    fn close(&mut self) -> Option<Answer> {
+        match &mut self.progress {
+            Progress::Answered(answer) => Some(*answer),
+            Progress::Awaited(awaited) => {
+                awaited.answer.close();
+                awaited.answer.try_recv().ok()
+            }
+        }
+    }
+}
+
 impl Waiting<'_> {
     /// Ready once everything is answered.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let mut is_ready = true;
-        for asked in &mut self.asked {
-            let Asked::Awaited { awaited, .. } = asked else { continue };
+        for Asked { progress, .. } in &mut self.asked {
+            let Progress::Awaited(awaited) = progress else { continue };
             match Pin::new(&mut awaited.answer).poll(cx) {
                 // Who forgets an ask has lost its connection.
-                Poll::Ready(answer) => *asked = Asked::Answered(answer.unwrap_or(Err(Failure::Unreachable))),
+                Poll::Ready(answer) => {
+                    *progress = Progress::Answered(answer.unwrap_or(Err(Failure::Unreachable)));
+                }
                 Poll::Pending => is_ready = false,
             }
         }
@@ -147,32 +176,31 @@ impl Waiting<'_> {
     fn give_up(&mut self) {
         let now = self.fleet.clock.now();
         for asked in &mut self.asked {
-            let Asked::Awaited { shard, awaited, .. } = asked else { continue };
-            awaited.answer.close();
-            *asked = Asked::Answered(match awaited.answer.try_recv() {
-                Ok(answer) => answer,
-                Err(_) => Err(shard.gave_up(awaited.pass, now)),
-            });
+            let answer = asked.close();
+            let Asked { shard: Some(shard), progress, .. } = asked else { continue };
+            if let Progress::Awaited(awaited) = progress {
+                *progress =
+                    Progress::Answered(answer.unwrap_or_else(|| Err(shard.gave_up(awaited.pass, now))));
+            }
         }
     }
 
     fn take(mut self) -> Vec<Answer> {
         let asked = std::mem::take(&mut self.asked);
-        let answer = |asked| match asked {
-            Asked::Answered(answer) => answer,
-            Asked::Awaited { .. } => Err(Failure::TimedOut),
+        let answer = |asked: Asked| match asked.progress {
+            Progress::Answered(answer) => answer,
+            Progress::Awaited(_) => Err(Failure::TimedOut),
         };
         asked.into_iter().map(answer).collect()
     }
 }
 
 impl Drop for Waiting<'_> {
-    /// Whoever asked is gone: nobody has what was granted.
+    /// Whoever asked is gone: nobody has what was granted, whether all of it has come or some.
     fn drop(&mut self) {
         for asked in &mut self.asked {
-            let Asked::Awaited { shard, awaited, question } = asked else { continue };
-            awaited.answer.close();
-            if let Ok(Ok(grant)) = awaited.answer.try_recv()
+            if let Some(Ok(grant)) = asked.close()
+                && let Asked { question, shard: Some(shard), .. } = asked
                 && let Some(act) = undo(question.act, &grant)
             {
                 let question = Question { act, ..question.clone() };
