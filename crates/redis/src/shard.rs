@@ -94,7 +94,7 @@ impl Shard {
     pub(crate) fn ask(&self, question: Question, now: Time) -> Result<Awaited, Failure> {
         let mut state = self.state();
         let pass = state.admit(now)?;
-        let (ticket, awaited) = Ticket::awaited(pass);
+        let (ticket, awaited) = Ticket::awaited(pass, question.act);
         if state.queue.push(question, ticket).is_err() {
             return Err(state.fail(pass, Failure::Crowded, now));
         }
