@@ -117,6 +117,32 @@ fn what_nobody_waits_for_is_given_back() {
 }
 
 #[test]
+fn a_window_gets_back_only_what_it_counted_itself() {
+    let rules = "
+domain: d
+descriptors:
+- {key: here, rate_limit: {unit: hour, requests_per_unit: 1, algorithm: fixed_window, consistency: local}}
+- {key: b, rate_limit: {unit: day, requests_per_unit: 1, fail_mode: closed}}
+";
+    let (last_hour, next_hour) = (later(Duration::from_millis(3_599_999)), later(Duration::from_hours(1)));
+    type End = fn(&Engine, tollgate::Pending, tollgate::core::Time);
+    let ends: [(&str, End); 2] = [
+        ("denied", |engine, pending, now| drop(engine.resume(pending, &[Err(Failure::TimedOut)], now))),
+        ("abandoned", |engine, pending, now| engine.abandon(pending, now)),
+    ];
+    for (what, end) in ends {
+        let engine = sharing(rules, b"");
+        let step = with_request(&["here=1", "b=1"], |request| engine.begin(request, last_hour).unwrap());
+        let Step::Pending(pending) = step else { panic!("it was not asked") };
+        let ask =
+            || with_request(&["here=1"], |request| summary(&engine.decide(request, next_hour).unwrap()));
+        assert_eq!(ask(), "pass 0", "{what}");
+        end(&engine, pending, next_hour);
+        assert_eq!(ask(), "deny 0!", "{what}: somebody else's unit was given back");
+    }
+}
+
+#[test]
 fn bookings_and_refunds_reach_the_authority_whatever_the_process_says() {
     let engine = sharing(THREE, b"");
     let authority = &mut Authority::default();

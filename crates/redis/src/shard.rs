@@ -14,7 +14,7 @@ use std::task::Waker;
 
 use tokio::sync::oneshot;
 use tollgate_core::Time;
-use tollgate_store::authority::breaker::{Admission, Breaker, Pass};
+use tollgate_store::authority::breaker::{Admission, Breaker, Pass, State as BreakerState};
 use tollgate_store::authority::queue::Queue;
 use tollgate_store::authority::{Failure, Question};
 
@@ -94,7 +94,7 @@ impl Shard {
     pub(crate) fn ask(&self, question: Question, now: Time) -> Result<Awaited, Failure> {
         let mut state = self.state();
         let pass = state.admit(now)?;
-        let (ticket, awaited) = Ticket::awaited(pass);
+        let (ticket, awaited) = Ticket::awaited(pass, question.act);
         if state.queue.push(question, ticket).is_err() {
             return Err(state.fail(pass, Failure::Crowded, now));
         }
@@ -193,6 +193,8 @@ impl State {
         let delivery = ticket.deliver(answer);
         match (delivery, answer) {
             (Delivery::TooLate, _) => {}
+            // Late grants are given back. That these arrive says nothing about whether grants do in time.
+            (Delivery::Unwanted, Ok(_)) if self.breaker.state(now) == BreakerState::Closed => {}
             (_, Ok(_)) => {
                 self.breaker.succeeded(pass, now);
             }

@@ -260,6 +260,31 @@ async fn who_goes_away_between_two_answers_keeps_nothing() {
 }
 
 #[tokio::test]
+async fn what_is_released_too_late_to_wait_for_is_released_all_the_same() {
+    let server = RedisServer::start();
+    let holds = common::shared(&Concurrency::new(2, Span::from_ticks(600_000_000_000)).unwrap().into());
+    let (authority, limit) = (connect(&text(&server)).await, bucket(1_000));
+    let held = ask(&authority, take(1, &holds)).await.unwrap().holder.expect("a name to release it by");
+    server.freeze();
+    // As much in the air as may be, so that what comes next has to wait.
+    let before = authority.fleet().stats()[0].flights;
+    let mut flying = Vec::new();
+    for number in 1..=2 {
+        let (authority, limit) = (authority.clone(), Arc::clone(&limit));
+        let fleet = Arc::clone(authority.fleet());
+        flying.push(tokio::spawn(async move { ask(&authority, take(1 + number, &limit)).await }));
+        until("it flies", async || (fleet.stats()[0].flights == before + number).then_some(())).await;
+    }
+    let release = question(1, &holds, Act::Release(held));
+    assert_eq!(authority.ask(release, None, Duration::from_millis(20)).await, Err(Failure::TimedOut));
+    server.thaw();
+    for flying in flying {
+        assert!(flying.await.unwrap().is_ok());
+    }
+    assert_eq!(remaining(&authority, 1, &holds).await, 2);
+}
+
+#[tokio::test]
 async fn a_server_that_dies_is_not_asked_and_comes_back() {
     let mut server = RedisServer::start();
     let (authority, limit) = (connect(&text(&server)).await, bucket(1_000));

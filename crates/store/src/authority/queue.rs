@@ -191,8 +191,8 @@ impl<T> Queue<T> {
         let mut list: Option<List<T>> = None;
         while let Some(first) = lane.asks.front() {
             let is_wanted = is_wanted(&first.asked.ticket);
-            if let Some(list) = &list
-                && (list.asks.len() >= asks_max || is_wanted && !is_same(&list.limit, &first.limit))
+            if let Some(list) = &mut list
+                && (list.asks.len() >= asks_max || is_wanted && !list.admits(first))
             {
                 break;
             }
@@ -247,6 +247,26 @@ impl<T> List<T> {
 
     fn script(&self) -> &'static str {
         self.limit.limit().algorithm()
+    }
+
+    /// Whether an ask may travel along. A hold is ended under any limit of its kind, and whoever ends it may not know which gave it: so
+    /// that travels under the limit of those who take.
+    fn admits(&mut self, next: &Waiting<T>) -> bool {
+        if is_same(&self.limit, &next.limit) {
+            return true;
+        }
+        let releases = |act: Act| matches!(act, Act::Release(_));
+        if self.limit.shape() != next.limit.shape() {
+            return false;
+        }
+        if releases(next.asked.act) {
+            return true;
+        }
+        let only_releases = self.asks.iter().all(|asked| releases(asked.act));
+        if only_releases {
+            self.limit = Arc::clone(&next.limit);
+        }
+        only_releases
     }
 }
 

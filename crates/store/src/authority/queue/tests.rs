@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tollgate_core::{Cost, FixedWindow, Rate, SlidingWindow, Span};
+use tollgate_core::{Concurrency, Cost, FixedWindow, Holder, Rate, SlidingWindow, Span};
 
 use super::*;
 
@@ -89,6 +89,36 @@ fn other_numbers_of_a_limit_wait_for_the_next_flight() {
         queue.land(flight.unwrap());
     }
     assert!(queue.lanes.is_empty());
+}
+
+/// As many come and go at a hot key, whoever releases knows the key and the hold, not the numbers of the rule.
+#[test]
+fn releases_travel_with_those_who_take() {
+    let concurrency = |units| {
+        let limit = Concurrency::new(units, Span::from_ticks(60_000_000_000)).unwrap();
+        Arc::new(SharedLimit::new(&limit.into()).unwrap())
+    };
+    let (rule, other, any, fixed) = (concurrency(10), concurrency(20), concurrency(1), fixed_window(10));
+    let release = Act::Release(Holder::from_number(1));
+    let take_one = Act::Take(Cost::ONE);
+    let check = |asks: &[(&Arc<SharedLimit>, Act)], lists: &[(usize, &Arc<SharedLimit>)]| {
+        let mut queue = Queue::default();
+        for (ticket, (limit, act)) in asks.iter().enumerate() {
+            queue.push(Question { act: *act, ..question(1, limit) }, ticket as u64).unwrap();
+        }
+        for (length, limit) in lists {
+            let flight = queue.take_flight(LIMITS, |_| true).unwrap();
+            let list = &flight.lists()[0];
+            assert_eq!((list.asks.len(), list.limit()), (*length, *limit), "{asks:?}");
+            queue.land(flight);
+        }
+        assert_eq!(queue.waiting(), 0);
+    };
+    check(&[(&rule, take_one), (&any, release), (&rule, take_one), (&any, release)], &[(4, &rule)]);
+    check(&[(&any, release), (&any, release), (&rule, take_one), (&any, release)], &[(4, &rule)]);
+    check(&[(&any, release), (&rule, take_one), (&other, take_one)], &[(2, &rule), (1, &other)]);
+    check(&[(&rule, take_one), (&any, take_one)], &[(1, &rule), (1, &any)]);
+    check(&[(&fixed, take_one), (&any, release)], &[(1, &fixed), (1, &any)]);
 }
 
 #[test]
