@@ -269,7 +269,7 @@ async fn what_is_released_too_late_to_wait_for_is_released_all_the_same() {
     // As much in the air as may be, so that what comes next has to wait.
     let before = authority.fleet().stats()[0].flights;
     let mut flying = Vec::new();
-    for number in 1..=2 {
+    for number in 1..=4 {
         let (authority, limit) = (authority.clone(), Arc::clone(&limit));
         let fleet = Arc::clone(authority.fleet());
         flying.push(tokio::spawn(async move { ask(&authority, take(1 + number, &limit)).await }));
