@@ -10,7 +10,7 @@ mod tests;
 use std::cmp::Reverse;
 use std::collections::hash_map::Entry;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
-use std::hash::{BuildHasherDefault, Hasher};
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::mem;
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ pub struct FlightLimits {
 /// The asks that wait for one shard, each with a ticket `T` by which its asker is answered.
 #[derive(Debug)]
 pub struct Queue<T> {
-    lanes: HashMap<SharedKey, Lane<T>, BuildHasherDefault<KeyHasher>>,
+    lanes: HashMap<SharedKey, Lane<T>, KeyHashing>,
     /// The keys that have asks waiting and are not in the air, each with the arrival of the first of them: those that were not in the
     /// air when it arrived, which makes them stand in order,
     ready: VecDeque<(u64, SharedKey)>,
@@ -288,23 +288,49 @@ fn keep_spare_list<T>(spares: &mut Vec<Vec<T>>, mut spare: Vec<T>) {
     }
 }
 
-/// A shared key is a hash already, and a keyed one: its low half is as good as any hash of it.
-#[derive(Clone, Copy, Debug, Default)]
-struct KeyHasher(u64);
+/// Hashes shared keys with numbers of this process's own. They are hashes already, but a lease carries the names of its keys, and whoever
+/// makes one up may choose names that would meet in one place of a table.
+#[derive(Clone, Debug)]
+struct KeyHashing {
+    seeds: [u64; 2],
+}
+
+struct KeyHasher {
+    seeds: [u64; 2],
+    hash: u64,
+}
+
+impl Default for KeyHashing {
+    fn default() -> KeyHashing {
+        let random = RandomState::new();
+        KeyHashing { seeds: [random.hash_one(0), random.hash_one(1)] }
+    }
+}
+
+impl BuildHasher for KeyHashing {
+    type Hasher = KeyHasher;
+
+    fn build_hasher(&self) -> KeyHasher {
+        KeyHasher { seeds: self.seeds, hash: 0 }
+    }
+}
 
 impl Hasher for KeyHasher {
+    #[allow(clippy::cast_possible_truncation)] // Both halves are taken.
     fn write_u128(&mut self, key: u128) {
-        self.0 = SharedKey(key).low_half();
+        let [low, high] = [SharedKey(key).low_half(), SharedKey(key).high_half()];
+        let product = u128::from(low ^ self.seeds[0]) * u128::from(high ^ self.seeds[1]);
+        self.hash = product as u64 ^ (product >> 64) as u64;
     }
 
     fn write(&mut self, bytes: &[u8]) {
         // Nothing but shared keys is hashed here; but a hasher has to take all there is.
         for &byte in bytes {
-            self.0 = self.0.rotate_left(8) ^ u64::from(byte);
+            self.hash = self.hash.rotate_left(8) ^ u64::from(byte);
         }
     }
 
     fn finish(&self) -> u64 {
-        self.0
+        self.hash
     }
 }

@@ -135,6 +135,18 @@ fn a_list_longer_than_a_flight_goes_on_in_the_next() {
     assert_eq!(queue.waiting(), 0);
 }
 
+/// Whoever makes up a lease chooses the names in it.
+#[test]
+fn keys_that_somebody_chose_do_not_meet() {
+    let [one, other] = [(); 2].map(|()| KeyHashing::default());
+    let choices: [fn(u128) -> u128; 3] = [|n| n << 64 | 7, |n| 7 << 64 | n, |n| n << 64 | n];
+    for chosen in choices {
+        let hashes: HashSet<u64> = (0..10_000).map(|n| one.hash_one(SharedKey(chosen(n)))).collect();
+        assert!(hashes.len() > 9_990, "{} hashes of 10000 keys", hashes.len());
+    }
+    assert_ne!(one.hash_one(SharedKey(7)), other.hash_one(SharedKey(7)), "nobody else knows them");
+}
+
 #[test]
 fn refuses_more_than_may_wait() {
     let (mut queue, limit) = (Queue::default(), fixed_window(10));
