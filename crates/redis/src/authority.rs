@@ -177,10 +177,10 @@ impl Waiting<'_> {
         let now = self.fleet.clock.now();
         for asked in &mut self.asked {
             let answer = asked.close();
-            let Asked { shard: Some(shard), progress, .. } = asked else { continue };
+            let Asked { shard: Some(shard), progress, question } = asked else { continue };
             if let Progress::Awaited(awaited) = progress {
-                *progress =
-                    Progress::Answered(answer.unwrap_or_else(|| Err(shard.gave_up(awaited.pass, now))));
+                let gave_up = || Err(shard.gave_up(question.key, awaited, now));
+                *progress = Progress::Answered(answer.unwrap_or_else(gave_up));
             }
         }
     }

@@ -24,6 +24,10 @@ pub const WAITING_MAX: usize = 1 << 17;
 const SPARES_MAX: usize = 256;
 const SPARE_ROOM_MAX: usize = 1 << 10;
 
+/// The place of an ask in the order of their coming.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Arrival(u64);
+
 /// How much may travel at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlightLimits {
@@ -108,7 +112,7 @@ impl<T> Queue<T> {
     }
 
     /// Lets a question wait. Where [`WAITING_MAX`] wait already, the ticket comes back.
-    pub fn push(&mut self, question: Question, ticket: T) -> Result<(), T> {
+    pub fn push(&mut self, question: Question, ticket: T) -> Result<Arrival, T> {
         if self.waiting >= WAITING_MAX {
             return Err(ticket);
         }
@@ -121,9 +125,17 @@ impl<T> Queue<T> {
             self.ready.push_back((self.arrivals, key));
         }
         lane.asks.push_back(Waiting { arrival: self.arrivals, limit, asked: Asked { act, ticket } });
+        let arrival = Arrival(self.arrivals);
         self.arrivals += 1;
         self.waiting += 1;
-        Ok(())
+        Ok(arrival)
+    }
+
+    /// Whether an ask of a key still waits for others of the same key, which are in the air.
+    pub fn is_in_line(&self, key: SharedKey, arrival: Arrival) -> bool {
+        let lane = self.lanes.get(&key).filter(|lane| lane.in_the_air);
+        // In the order of their arrival: what has left was first.
+        lane.and_then(|lane| lane.asks.front()).is_some_and(|first| first.arrival <= arrival.0)
     }
 
     /// What can leave now, if anything can. Asks whose ticket is not wanted any more (the asker gave up before anything was sent) are
