@@ -45,7 +45,7 @@ pub(crate) struct Taken {
     pub(crate) key: Key,
     pub(crate) limit: Limit,
     pub(crate) units: u64,
-    pub(crate) taken_at: Time,
+    pub(crate) since: Time,
     pub(crate) holder: Option<Holder>,
 }
 
@@ -197,7 +197,7 @@ impl Pending {
         if asked.intent == Intent::Take && decision.is_allowed() && asked.cost != Cost::ZERO {
             let units = asked.cost.units();
             let (index, key) = (asked.index, asked.key);
-            self.taken.push(Taken { index, key, limit, units, taken_at: now, holder });
+            self.taken.push(Taken { index, key, limit, units, since: now, holder });
         }
         decision
     }
@@ -236,9 +236,9 @@ fn undo(question: &Question, grant: &Grant) -> Option<Question> {
 }
 
 fn give_back_here(engine: &Engine, taken: &[Taken], now: Time) {
-    for Taken { key, limit, units, taken_at, holder, .. } in taken {
+    for Taken { key, limit, units, since, holder, .. } in taken {
         // The authority was waited for meanwhile: another window may have begun.
-        let refund = Refund { units: *units, counted_at: *taken_at, now };
+        let refund = Refund { units: *units, counted_at: *since, now };
         match holder {
             Some(holder) => drop(engine.ledger.release(*key, limit, *holder, now)),
             None => engine.ledger.give_back(*key, limit, refund),

@@ -116,6 +116,9 @@ fn what_nobody_waits_for_is_given_back() {
     assert_eq!(summary(&ask(&engine, &mut Authority::default(), &["here=1", "a=1"])), "pass 1 1");
 }
 
+/// How a request ends that nobody has answered.
+type End = fn(&Engine, tollgate::Pending, tollgate::core::Time);
+
 #[test]
 fn a_window_gets_back_only_what_it_counted_itself() {
     let rules = "
@@ -125,7 +128,6 @@ descriptors:
 - {key: b, rate_limit: {unit: day, requests_per_unit: 1, fail_mode: closed}}
 ";
     let (last_hour, next_hour) = (later(Duration::from_millis(3_599_999)), later(Duration::from_hours(1)));
-    type End = fn(&Engine, tollgate::Pending, tollgate::core::Time);
     let ends: [(&str, End); 2] = [
         ("denied", |engine, pending, now| drop(engine.resume(pending, &[Err(Failure::TimedOut)], now))),
         ("abandoned", |engine, pending, now| engine.abandon(pending, now)),

@@ -184,7 +184,9 @@ impl Asked {
     /// Nobody has answered in time.
     fn give_up(self, fleet: &Fleet) -> Answer {
         Err(match (self.shard, self.progress) {
-            (Some(shard), Progress::Awaited(awaited)) => shard.gave_up(awaited.pass, fleet.clock.now()),
+            (Some(shard), Progress::Awaited(awaited)) => {
+                shard.gave_up(self.question.key, &awaited, fleet.clock.now())
+            }
             _ => Failure::TimedOut,
         })
     }

@@ -1,8 +1,9 @@
 //! By what an asker is answered, and what becomes of an answer that nobody waits for any more.
 
 use tokio::sync::oneshot;
-use tollgate_core::Cost;
+use tollgate_core::{Cost, Time};
 use tollgate_store::authority::breaker::Pass;
+use tollgate_store::authority::queue::Arrival;
 use tollgate_store::authority::{Act, Failure, Grant};
 
 /// What an asker gets.
@@ -39,14 +40,17 @@ pub(crate) enum Delivery {
 pub(crate) struct Awaited {
     pub(crate) answer: oneshot::Receiver<Answer>,
     pub(crate) pass: Pass,
+    /// When it began to wait, and in which place.
+    pub(crate) since: Time,
+    pub(crate) arrival: Arrival,
 }
 
 impl Ticket {
     /// For an asker who waits.
-    pub(crate) fn awaited(pass: Pass, act: Act) -> (Ticket, Awaited) {
+    pub(crate) fn awaited(pass: Pass, act: Act) -> (Ticket, oneshot::Receiver<Answer>) {
         let (reply, answer) = oneshot::channel();
         let is_owed = !matches!(act, Act::Peek(_) | Act::Take(_));
-        (Ticket { reply: Some(reply), is_owed, pass, moves: 0, is_asking: false }, Awaited { answer, pass })
+        (Ticket { reply: Some(reply), is_owed, pass, moves: 0, is_asking: false }, answer)
     }
 
     /// For what is done without anybody waiting for it.

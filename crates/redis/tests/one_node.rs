@@ -141,6 +141,21 @@ async fn many_keys_share_a_round_trip() {
     assert_eq!((stats[0].asks, stats[0].flights, stats[0].calls), (60, 1, 1));
 }
 
+/// Each of them needs a flight of its own.
+#[tokio::test]
+async fn many_numbers_for_one_key_are_not_held_against_the_others() {
+    let server = RedisServer::start();
+    let authority = connect(&text(&server)).await;
+    let limits: Vec<_> = (1..=256).map(|more| bucket(1_000 + more)).collect();
+    for round in 0..5 {
+        let questions = limits.iter().map(|limit| (take(1, limit), None));
+        let answers = authority.ask_all(questions, Duration::from_millis(2)).await;
+        assert!(answers.contains(&Err(Failure::TimedOut)), "there was time for all");
+        assert!(ask(&authority, take(2 + round, &limits[0])).await.is_ok());
+    }
+    assert_eq!(authority.fleet().stats()[0].openings, 0);
+}
+
 #[tokio::test]
 async fn a_denied_key_is_not_asked_for_again() {
     let server = RedisServer::start();

@@ -160,6 +160,7 @@ impl Air {
     /// Takes a reply to where it belongs. What is left of it can be used again.
     pub(super) fn land(&mut self, reply: Reply, ground: &mut Ground<'_>) -> Result<Vec<i64>, Broken> {
         let expected = self.expected.pop_front().ok_or(Broken::Unasked)?;
+        ground.state.heard_at = Some(ground.now);
         ground.state.silent_since = Some(ground.now).filter(|_| !self.expected.is_empty());
         match (expected, reply) {
             (Expected::Call(call), Reply::Integers(integers)) => {
