@@ -53,7 +53,8 @@ async fn a_full_memory_refuses_what_would_be_written() {
 
 #[tokio::test]
 async fn a_foreign_script_that_blocks_costs_the_deadline() {
-    let server = RedisLaunch::redis().setting("busy-reply-threshold 100").start();
+    // Long enough for the breaker to open before Redis says that it is busy.
+    let server = RedisLaunch::redis().setting("busy-reply-threshold 1000").start();
     let authority = connect(&format!("redis://{}", server.address())).await;
     let mut blocker = server.client();
     blocker.send(&[b"EVAL", b"while true do end", b"0"]).unwrap();
