@@ -29,6 +29,9 @@ pub(crate) struct LeaseIssuer {
     any_shared_limit: Arc<SharedLimit>,
 }
 
+/// So much of a lease is released at most: more than any request is given, and no more than one client may ask of others at once.
+const HOLDS_MAX: usize = 128;
+
 /// Stands where the length of a key stands, for a hold whose counter others share.
 const SHARED: u64 = u64::MAX;
 
@@ -69,7 +72,7 @@ impl LeaseIssuer {
             rest = after;
             Some(hold)
         });
-        holds.filter(move |hold| is_own || matches!(hold, Hold::Shared { .. }))
+        holds.take(HOLDS_MAX).filter(move |hold| is_own || matches!(hold, Hold::Shared { .. }))
     }
 }
 

@@ -256,6 +256,20 @@ fn what_is_held_elsewhere_is_released_by_anybody_of_the_fleet() {
 }
 
 #[test]
+fn a_lease_that_somebody_made_up_asks_for_little() {
+    let engine = sharing(THREE, b"");
+    let check = |holds: u128, expected: usize| {
+        let mut lease = "00".repeat(8);
+        for name in 0..holds {
+            lease += &format!("{}{name:032x}{:016x}", "ff".repeat(8), 1);
+        }
+        assert_eq!(engine.release(&lease.parse().unwrap(), START).questions.len(), expected);
+    };
+    check(128, 128);
+    check(10_000, 128);
+}
+
+#[test]
 fn what_is_held_of_a_share_is_released_where_it_is_held() {
     let rules = "policies: {p: {requests: 1, period: 30s, algorithm: concurrency}}";
     let engine = sharing(rules, b"");
