@@ -292,6 +292,7 @@ async fn what_is_released_too_late_to_wait_for_is_released_all_the_same() {
     }
     let release = question(1, &holds, Act::Release(held));
     assert_eq!(authority.ask(release, None, Duration::from_millis(20)).await, Err(Failure::TimedOut));
+    assert_eq!(authority.fleet().stats()[0].flights, before + 4, "more may be in the air");
     server.thaw();
     for flying in flying {
         assert!(flying.await.unwrap().is_ok());
