@@ -55,6 +55,13 @@ impl KeyStream {
         }))
     }
 
+    /// The key at this place, counted round and round.
+    #[inline]
+    pub(crate) fn text(&self, at: usize) -> &str {
+        let at = at % self.ids.len();
+        &self.text[at * KEY_BYTES..(at + 1) * KEY_BYTES]
+    }
+
     /// All of it.
     pub(crate) fn whole(&self) -> Segment<'_> {
         Segment { text: &self.text, ids: &self.ids }

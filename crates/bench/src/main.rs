@@ -3,8 +3,11 @@
 //! Every figure that the documents state is printed by one of these subcommands.
 
 mod accuracy;
+mod authority;
 mod contender;
 mod engine;
+mod faults;
+mod fleet;
 mod flood;
 mod hostile;
 mod keys;
@@ -47,6 +50,12 @@ enum Command {
     Accuracy(accuracy::AccuracyArgs),
     /// The server's CPU per decision and how long callers wait, beside Redis, tonic, hyper and throttlecrab-server
     Wire(wire::WireArgs),
+    /// Decisions that a fleet shares through Redis, beside one EVALSHA for each; what calls and keys cost Redis
+    Redis(authority::RedisArgs),
+    /// Four servers on one Redis: whether the fleet ever admits more than its limits; fails if it does
+    Fleet(fleet::FleetArgs),
+    /// What callers see while Redis is killed, frozen, slow, moved or full: latencies, and when exact decisions are back
+    Faults(faults::FaultsArgs),
     /// Every attack on a server of its own: outcome, memory, and how others were served; fails if one did harm
     Hostile(hostile::HostileArgs),
     /// The child process of `hostile`: a server
@@ -78,6 +87,9 @@ fn run(command: Command) -> Result<(), Box<dyn Error>> {
         Command::Flood(args) => flood::run(&args),
         Command::Accuracy(args) => accuracy::run(&args),
         Command::Wire(args) => wire::run(&args),
+        Command::Redis(args) => authority::run(&args),
+        Command::Fleet(args) => fleet::run(&args),
+        Command::Faults(args) => faults::run(&args),
         Command::Hostile(args) => hostile::run(&args),
         Command::Serve(args) => hostile::run_server(&args),
         Command::Memory(args) => ledger::run_memory(&args),

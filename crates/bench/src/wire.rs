@@ -21,7 +21,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use self::child::Peers;
 use self::contest::{Contest, Steady};
-use self::core::Cores;
+pub(crate) use self::core::{Cores, CpuTime};
 pub(crate) use self::server::{ServerArgs, run as run_server};
 use crate::ledger::load_average;
 use crate::timer::Stopwatch;

@@ -267,6 +267,7 @@ impl<'a> Meeting<'a> {
             cost: charge.cost.units(),
             decision: UNDECIDED,
             decided_by: DecidedBy::Ledger,
+            decided_at: None,
             force,
         });
         self.charges.push(charge);

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use tollgate_core::{Cost, Decision, Holder, Intent, Limit, Outcome, Refund, Span, Time};
+use tollgate_core::{Cost, Decision, Holder, Intent, Limit, Outcome, Refund, Span, Tick, Time};
 use tollgate_policy::{FailMode, Snapshot};
 use tollgate_store::authority::{Act, Failure, Grant, Question, SharedKey};
 use tollgate_store::{Charge, Key};
@@ -45,6 +45,7 @@ pub(crate) struct Taken {
     pub(crate) key: Key,
     pub(crate) limit: Limit,
     pub(crate) units: u64,
+    pub(crate) since: Time,
     pub(crate) holder: Option<Holder>,
 }
 
@@ -109,7 +110,7 @@ impl Pending {
         let asked = std::mem::take(&mut self.asked);
         for (at, asked) in asked.iter().enumerate() {
             match grants.get(at).copied().unwrap_or(Err(Failure::NotAsked)) {
-                Ok(grant) => self.accept(asked.index, &grant),
+                Ok(grant) => self.accept(asked.index, &grant, self.questions[at].limit.tick()),
                 Err(failure) => self.fall_back(engine, asked, failure, now),
             }
         }
@@ -166,9 +167,10 @@ impl Pending {
         }
     }
 
-    fn accept(&mut self, index: usize, grant: &Grant) {
+    fn accept(&mut self, index: usize, grant: &Grant, tick: Tick) {
         let ruling = &mut self.answer.rulings[index];
         (ruling.decision, ruling.decided_by) = (grant.decision, DecidedBy::Authority);
+        ruling.decided_at = Some(Time::from_ticks(grant.at.ticks().saturating_mul(tick.length_ns())));
     }
 
     /// Nobody has answered: the rule says what happens then.
@@ -194,7 +196,8 @@ impl Pending {
         };
         if asked.intent == Intent::Take && decision.is_allowed() && asked.cost != Cost::ZERO {
             let units = asked.cost.units();
-            self.taken.push(Taken { index: asked.index, key: asked.key, limit, units, holder });
+            let (index, key) = (asked.index, asked.key);
+            self.taken.push(Taken { index, key, limit, units, since: now, holder });
         }
         decision
     }
@@ -233,10 +236,12 @@ fn undo(question: &Question, grant: &Grant) -> Option<Question> {
 }
 
 fn give_back_here(engine: &Engine, taken: &[Taken], now: Time) {
-    for Taken { key, limit, units, holder, .. } in taken {
+    for Taken { key, limit, units, since, holder, .. } in taken {
+        // The authority was waited for meanwhile: another window may have begun.
+        let refund = Refund { units: *units, counted_at: *since, now };
         match holder {
             Some(holder) => drop(engine.ledger.release(*key, limit, *holder, now)),
-            None => engine.ledger.give_back(*key, limit, Refund::at_once(*units, now)),
+            None => engine.ledger.give_back(*key, limit, refund),
         }
     }
 }

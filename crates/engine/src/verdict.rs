@@ -114,6 +114,9 @@ pub struct Ruling {
     pub decision: Decision,
     /// Whose answer it is.
     pub decided_by: DecidedBy,
+    /// When an authority decided, by its own clock, in nanoseconds since 1970: the beginning of the tick in which it counts. A denial
+    /// that is still remembered has the moment at which it was remembered.
+    pub decided_at: Option<Time>,
     /// How far the answer counts.
     pub force: Force,
 }

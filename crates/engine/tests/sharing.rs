@@ -9,7 +9,7 @@ use common::authority::{Authority, acquire, decide};
 use common::{START, engine, install, later, summary, with_request};
 use proptest::prelude::*;
 use tollgate::authority::{Act, Failure};
-use tollgate::core::Outcome;
+use tollgate::core::{Outcome, Span};
 use tollgate::{DecidedBy, Engine, EngineSettings, Force, LedgerSettings, Request, Step, Verdict};
 
 fn sharing(rules: &str, secret: &[u8]) -> Engine {
@@ -52,6 +52,31 @@ fn processes_that_share_count_together() {
 }
 
 #[test]
+fn answers_say_when_the_authority_decided() {
+    let rules = "
+domain: d
+descriptors:
+- {key: here, rate_limit: {unit: hour, requests_per_unit: 2, consistency: local}}
+- {key: us, rate_limit: {unit: hour, requests_per_unit: 2}}
+- {key: ms, rate_limit: {requests: 1000000, period: 30d, algorithm: sliding_window}}
+";
+    let engine = sharing(rules, b"");
+    let at = |descriptor: &str, later_ns: u64| {
+        let now = START.plus(Span::from_ticks(later_ns));
+        let verdict = with_request(&[descriptor], |request| {
+            decide(&engine, &mut Authority::default(), request, now).unwrap()
+        });
+        verdict.rulings()[0].decided_at
+    };
+    let after = |ns: u64| Some(START.plus(Span::from_ticks(ns)));
+    assert_eq!(START.ticks() % 1_000_000, 0);
+    assert_eq!(at("us=1", 7_654_321), after(7_654_000));
+    assert_eq!(at("ms=1", 7_654_321), after(7_000_000), "the beginning of the tick");
+    assert_eq!(at("here=1", 7_654_321), None);
+    assert_eq!(ask_in_vain(&engine, &["us=1"]).rulings()[0].decided_at, None);
+}
+
+#[test]
 fn limits_of_the_process_are_asked_first() {
     let engine = sharing(THREE, b"");
     let authority = &mut Authority::default();
@@ -89,6 +114,34 @@ fn what_nobody_waits_for_is_given_back() {
         engine.abandon(pending, START);
     }
     assert_eq!(summary(&ask(&engine, &mut Authority::default(), &["here=1", "a=1"])), "pass 1 1");
+}
+
+/// How a request ends that nobody has answered.
+type End = fn(&Engine, tollgate::Pending, tollgate::core::Time);
+
+#[test]
+fn a_window_gets_back_only_what_it_counted_itself() {
+    let rules = "
+domain: d
+descriptors:
+- {key: here, rate_limit: {unit: hour, requests_per_unit: 1, algorithm: fixed_window, consistency: local}}
+- {key: b, rate_limit: {unit: day, requests_per_unit: 1, fail_mode: closed}}
+";
+    let (last_hour, next_hour) = (later(Duration::from_millis(3_599_999)), later(Duration::from_hours(1)));
+    let ends: [(&str, End); 2] = [
+        ("denied", |engine, pending, now| drop(engine.resume(pending, &[Err(Failure::TimedOut)], now))),
+        ("abandoned", |engine, pending, now| engine.abandon(pending, now)),
+    ];
+    for (what, end) in ends {
+        let engine = sharing(rules, b"");
+        let step = with_request(&["here=1", "b=1"], |request| engine.begin(request, last_hour).unwrap());
+        let Step::Pending(pending) = step else { panic!("it was not asked") };
+        let ask =
+            || with_request(&["here=1"], |request| summary(&engine.decide(request, next_hour).unwrap()));
+        assert_eq!(ask(), "pass 0", "{what}");
+        end(&engine, pending, next_hour);
+        assert_eq!(ask(), "deny 0!", "{what}: somebody else's unit was given back");
+    }
 }
 
 #[test]

@@ -56,6 +56,13 @@ pub enum Allowance {
     Quota(Quota),
 }
 
+impl Allowance {
+    /// Whether its numbers are too large for a count that is shared. What lets nothing pass needs no count.
+    pub fn is_too_large_to_share(&self) -> bool {
+        matches!(self, Allowance::Quota(quota) if quota.shared.is_none() && quota.units > 0)
+    }
+}
+
 /// A limit, and the words in which its rule put it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Quota {

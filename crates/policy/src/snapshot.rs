@@ -246,6 +246,12 @@ impl PlacedLimit {
         best.map(|(_, form)| &form.quota.limit)
     }
 
+    /// Whether its numbers, or those of one of its tiers, are too large for a count that is shared.
+    pub fn is_too_large_to_share(&self) -> bool {
+        let allowances = self.terms.tiers.iter().map(|(_, allowance)| allowance);
+        std::iter::once(&self.terms.allowance).chain(allowances).any(Allowance::is_too_large_to_share)
+    }
+
     /// What happens to a charge beyond what is left.
     pub fn overshoot(&self) -> Overshoot {
         self.terms.overshoot

@@ -345,3 +345,23 @@ fn limits_without_a_name_and_in_other_lists_are_told_apart() {
           rate_limit: {name: a, unit: minute, requests_per_unit: 10}
     "), @"(nothing is wrong)");
 }
+
+#[test]
+fn too_large_to_be_shared() {
+    assert_snapshot!(said("
+        domain: shop
+        descriptors:
+        - key: a
+          rate_limit: {requests: 9007199254740993, period: 30d, consistency: exact}
+        - key: b
+          rate_limit: {requests: 9007199254740993, period: 30d, consistency: local}
+        - key: c
+          rate_limit: {requests: 9007199254740993, period: 30d}
+    "), @r"
+    rules.yaml:4:70: these numbers are too large for a count that is shared
+       |
+     4 |   rate_limit: {requests: 9007199254740993, period: 30d, consistency: exact}
+       |                                                                      ^^^^^
+       = write `consistency: local`, or smaller numbers: a shared count can tell apart 2^53 (about 9 quadrillion) unit-seconds
+    ");
+}

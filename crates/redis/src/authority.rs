@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use smallvec::SmallVec;
 use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 use tollgate_core::{Ask, Cost, Decision, Intent, Outcome, SharedLimit, Time};
@@ -48,7 +49,8 @@ enum Progress {
 /// Questions on their way. What is granted to somebody who does not wait for it any more is given back.
 struct Waiting<'a> {
     fleet: &'a Fleet,
-    asked: Vec<Asked>,
+    /// Requests with more limits than this are rare.
+    asked: SmallVec<[Asked; 4]>,
 }
 
 impl Authority {
@@ -182,7 +184,9 @@ impl Asked {
     /// Nobody has answered in time.
     fn give_up(self, fleet: &Fleet) -> Answer {
         Err(match (self.shard, self.progress) {
-            (Some(shard), Progress::Awaited(awaited)) => shard.gave_up(awaited.pass, fleet.clock.now()),
+            (Some(shard), Progress::Awaited(awaited)) => {
+                shard.gave_up(self.question.key, &awaited, fleet.clock.now())
+            }
             _ => Failure::TimedOut,
         })
     }

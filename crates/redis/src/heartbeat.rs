@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use tokio::time::{interval, timeout};
+use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use crate::fleet::Fleet;
 use crate::topology::Topology;
@@ -34,6 +34,7 @@ pub(crate) async fn beat(fleet: Arc<Fleet>, topology: Weak<Topology>) {
     }
     let _end = End(Arc::clone(&fleet));
     let mut beats = interval(INTERVAL);
+    beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let key = fleet.keys.nodes();
     loop {
         beats.tick().await;

@@ -14,9 +14,9 @@ use std::task::Waker;
 
 use tokio::sync::oneshot;
 use tollgate_core::Time;
-use tollgate_store::authority::breaker::{Admission, Breaker, Pass};
+use tollgate_store::authority::breaker::{Admission, Breaker, Pass, State as BreakerState};
 use tollgate_store::authority::queue::Queue;
-use tollgate_store::authority::{Failure, Question};
+use tollgate_store::authority::{Failure, Question, SharedKey};
 
 pub(crate) use link::{Link, Place};
 pub use tally::{FAILURES, ShardStats};
@@ -52,6 +52,8 @@ struct State {
     is_full: bool,
     /// Since when nothing has come back of what is in the air.
     silent_since: Option<Time>,
+    /// When something came back last.
+    heard_at: Option<Time>,
     /// Commands of other business, and who waits for their replies.
     plain: VecDeque<(Commands, oneshot::Sender<Reply>)>,
     tally: Tally,
@@ -79,6 +81,7 @@ impl Shard {
             waker: None,
             is_full: false,
             silent_since: None,
+            heard_at: None,
             plain: VecDeque::new(),
             tally: Tally::default(),
         };
@@ -94,13 +97,13 @@ impl Shard {
     pub(crate) fn ask(&self, question: Question, now: Time) -> Result<Awaited, Failure> {
         let mut state = self.state();
         let pass = state.admit(now)?;
-        let (ticket, awaited) = Ticket::awaited(pass);
-        if state.queue.push(question, ticket).is_err() {
+        let (ticket, answer) = Ticket::awaited(pass, question.act);
+        let Ok(arrival) = state.queue.push(question, ticket) else {
             return Err(state.fail(pass, Failure::Crowded, now));
-        }
+        };
         state.tally.asks += 1;
         state.wake();
-        Ok(awaited)
+        Ok(Awaited { answer, pass, since: now, arrival })
     }
 
     /// Lets a question wait whose answer nobody waits for. Where it cannot be asked it is forgotten.
@@ -122,16 +125,24 @@ impl Shard {
             }
         }
         match state.queue.push(question, ticket) {
-            Ok(()) => state.wake(),
+            Ok(_) => state.wake(),
             Err(ticket) => {
                 state.answer(ticket, Err(Failure::Crowded), now);
             }
         }
     }
 
-    /// The asker has waited for as long as it may.
-    pub(crate) fn gave_up(&self, pass: Pass, now: Time) -> Failure {
-        self.state().fail(pass, Failure::TimedOut, now)
+    /// The asker has waited for as long as it may. If the shard has answered others meanwhile, and it was in line behind others of its own
+    /// key, that says nothing about the shard: callers who bring ever other numbers for one key can wait for each other for ever.
+    pub(crate) fn gave_up(&self, key: SharedKey, awaited: &Awaited, now: Time) -> Failure {
+        let mut state = self.state();
+        let has_answered = state.heard_at.is_some_and(|heard_at| heard_at > awaited.since);
+        let is_asked_freely = state.breaker.state(now) == BreakerState::Closed;
+        if has_answered && is_asked_freely && state.queue.is_in_line(key, awaited.arrival) {
+            state.tally.failed(Failure::TimedOut);
+            return Failure::TimedOut;
+        }
+        state.fail(awaited.pass, Failure::TimedOut, now)
     }
 
     /// Sends a command of other business. The reply does not come where the shard is out of reach.
@@ -193,6 +204,8 @@ impl State {
         let delivery = ticket.deliver(answer);
         match (delivery, answer) {
             (Delivery::TooLate, _) => {}
+            // Late grants are given back. That these arrive says nothing about whether grants do in time.
+            (Delivery::Unwanted, Ok(_)) if self.breaker.state(now) == BreakerState::Closed => {}
             (_, Ok(_)) => {
                 self.breaker.succeeded(pass, now);
             }

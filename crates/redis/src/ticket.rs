@@ -1,8 +1,9 @@
 //! By what an asker is answered, and what becomes of an answer that nobody waits for any more.
 
 use tokio::sync::oneshot;
-use tollgate_core::Cost;
+use tollgate_core::{Cost, Time};
 use tollgate_store::authority::breaker::Pass;
+use tollgate_store::authority::queue::Arrival;
 use tollgate_store::authority::{Act, Failure, Grant};
 
 /// What an asker gets.
@@ -13,6 +14,8 @@ pub(crate) type Answer = Result<Grant, Failure>;
 pub(crate) struct Ticket {
     /// Where the answer goes. Nobody waits for what is given back.
     reply: Option<oneshot::Sender<Answer>>,
+    /// Whether it is to be done even if nobody waits for the answer any more: it takes nothing.
+    is_owed: bool,
     /// Under which circumstances it was asked.
     pub(crate) pass: Pass,
     /// How often it was sent to another shard.
@@ -37,23 +40,27 @@ pub(crate) enum Delivery {
 pub(crate) struct Awaited {
     pub(crate) answer: oneshot::Receiver<Answer>,
     pub(crate) pass: Pass,
+    /// When it began to wait, and in which place.
+    pub(crate) since: Time,
+    pub(crate) arrival: Arrival,
 }
 
 impl Ticket {
     /// For an asker who waits.
-    pub(crate) fn awaited(pass: Pass) -> (Ticket, Awaited) {
+    pub(crate) fn awaited(pass: Pass, act: Act) -> (Ticket, oneshot::Receiver<Answer>) {
         let (reply, answer) = oneshot::channel();
-        (Ticket { reply: Some(reply), pass, moves: 0, is_asking: false }, Awaited { answer, pass })
+        let is_owed = !matches!(act, Act::Peek(_) | Act::Take(_));
+        (Ticket { reply: Some(reply), is_owed, pass, moves: 0, is_asking: false }, answer)
     }
 
     /// For what is done without anybody waiting for it.
     pub(crate) fn unawaited(pass: Pass) -> Ticket {
-        Ticket { reply: None, pass, moves: 0, is_asking: false }
+        Ticket { reply: None, is_owed: true, pass, moves: 0, is_asking: false }
     }
 
     /// Whether it still makes sense to ask.
     pub(crate) fn is_wanted(&self) -> bool {
-        self.reply.as_ref().is_none_or(|reply| !reply.is_closed())
+        self.is_owed || self.reply.as_ref().is_some_and(|reply| !reply.is_closed())
     }
 
     /// Hands the answer over.

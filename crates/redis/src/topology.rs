@@ -37,7 +37,8 @@ pub(crate) struct Member {
 
 /// Something to be done by another shard than the one that was asked.
 pub(crate) struct Moved {
-    pub(crate) redirect: Redirect,
+    /// Who does it, if that was said.
+    pub(crate) redirect: Option<Redirect>,
     pub(crate) question: Question,
     pub(crate) ticket: Ticket,
 }

@@ -233,25 +233,12 @@ impl Replies {
                 return self.bulk(length);
             }
             let Some(end) = self.line_end()? else { return Ok(None) };
-            let line = self.bytes.split_to(end);
-            self.bytes.advance(LINE_END.len());
-            let (mark, rest) = line.split_first().ok_or(WireError::Mark(b'\r'))?;
-            match mark {
-                b':' => return Ok(Some(Reply::Integer(number(rest)?))),
-                b'+' => return Ok(Some(Reply::Status(String::from_utf8_lossy(rest).into_owned()))),
-                b'-' => return Ok(Some(Reply::Error(String::from_utf8_lossy(rest).into_owned()))),
-                b'_' => return Ok(Some(Reply::Nil)),
-                b'$' => match length(rest)? {
-                    None => return Ok(Some(Reply::Nil)),
-                    Some(length) if length > BULK_BYTES_MAX => return Err(WireError::Bulk),
-                    length => self.awaited_bulk = length,
-                },
-                b'*' => match length(rest)? {
-                    None => return Ok(Some(Reply::Nil)),
-                    Some(0) => return Ok(Some(Reply::Integers(Vec::new()))),
-                    Some(length) => self.open(length)?,
-                },
-                other => return Err(WireError::Mark(*other)),
+            let line = Line::read(self.bytes.get(..end).unwrap_or_default())?;
+            self.bytes.advance(end + LINE_END.len());
+            match line {
+                Line::Item(reply) => return Ok(Some(reply)),
+                Line::Bulk(length) => self.awaited_bulk = Some(length),
+                Line::Array(length) => self.open(length)?,
             }
         }
     }
@@ -275,10 +262,12 @@ impl Replies {
             return Ok(None);
         }
         self.awaited_bulk = None;
-        let text = self.bytes.split_to(length).to_vec();
-        if self.bytes.split_to(LINE_END.len()) != LINE_END {
+        let (text, rest) = self.bytes.split_at(length);
+        if !rest.starts_with(LINE_END) {
             return Err(WireError::End);
         }
+        let text = text.to_vec();
+        self.bytes.advance(length + LINE_END.len());
         Ok(Some(Reply::Text(text)))
     }
 
@@ -302,6 +291,39 @@ impl Replies {
             Some(_) if end > 0 && self.bytes.get(end - 1) == Some(&b'\r') => Ok(Some(end - 1)),
             Some(_) => Err(WireError::End),
         }
+    }
+}
+
+/// What a line says.
+enum Line {
+    Item(Reply),
+    /// A string of so many bytes follows.
+    Bulk(usize),
+    /// So many items follow.
+    Array(usize),
+}
+
+impl Line {
+    fn read(line: &[u8]) -> Result<Line, WireError> {
+        let (mark, rest) = line.split_first().ok_or(WireError::Mark(b'\r'))?;
+        let text = || String::from_utf8_lossy(rest).into_owned();
+        Ok(match mark {
+            b':' => Line::Item(Reply::Integer(number(rest)?)),
+            b'+' => Line::Item(Reply::Status(text())),
+            b'-' => Line::Item(Reply::Error(text())),
+            b'_' => Line::Item(Reply::Nil),
+            b'$' => match length(rest)? {
+                None => Line::Item(Reply::Nil),
+                Some(length) if length > BULK_BYTES_MAX => return Err(WireError::Bulk),
+                Some(length) => Line::Bulk(length),
+            },
+            b'*' => match length(rest)? {
+                None => Line::Item(Reply::Nil),
+                Some(0) => Line::Item(Reply::Integers(Vec::new())),
+                Some(length) => Line::Array(length),
+            },
+            other => return Err(WireError::Mark(*other)),
+        })
     }
 }
 

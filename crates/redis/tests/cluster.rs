@@ -144,3 +144,12 @@ async fn a_master_that_falls_silent_is_replaced_and_the_others_do_not_notice() {
     assert_eq!(failures.first(), Some(&Failure::TimedOut));
     assert!(failures.contains(&Failure::NotAsked), "everybody has waited for it");
 }
+
+#[tokio::test]
+async fn a_node_of_a_cluster_is_not_taken_for_one_node() {
+    let (cluster, limit) = (RedisCluster::start(3), bucket(UNITS));
+    let authority = connect(&format!("redis://{}", cluster.masters[0].address())).await;
+    let elsewhere = key_of(&cluster, 1);
+    assert_eq!(ask(&authority, take(elsewhere, &limit)).await, Err(Failure::Refused));
+    assert!(ask(&authority, take(key_of(&cluster, 0), &limit)).await.is_ok());
+}

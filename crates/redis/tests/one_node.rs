@@ -141,6 +141,21 @@ async fn many_keys_share_a_round_trip() {
     assert_eq!((stats[0].asks, stats[0].flights, stats[0].calls), (60, 1, 1));
 }
 
+/// Each of them needs a flight of its own.
+#[tokio::test]
+async fn many_numbers_for_one_key_are_not_held_against_the_others() {
+    let server = RedisServer::start();
+    let authority = connect(&text(&server)).await;
+    let limits: Vec<_> = (1..=256).map(|more| bucket(1_000 + more)).collect();
+    for round in 0..5 {
+        let questions = limits.iter().map(|limit| (take(1, limit), None));
+        let answers = authority.ask_all(questions, Duration::from_millis(2)).await;
+        assert!(answers.contains(&Err(Failure::TimedOut)), "there was time for all");
+        assert!(ask(&authority, take(2 + round, &limits[0])).await.is_ok());
+    }
+    assert_eq!(authority.fleet().stats()[0].openings, 0);
+}
+
 #[tokio::test]
 async fn a_denied_key_is_not_asked_for_again() {
     let server = RedisServer::start();
@@ -257,6 +272,31 @@ async fn who_goes_away_between_two_answers_keeps_nothing() {
         })
         .await;
     }
+}
+
+#[tokio::test]
+async fn what_is_released_too_late_to_wait_for_is_released_all_the_same() {
+    let server = RedisServer::start();
+    let holds = common::shared(&Concurrency::new(2, Span::from_ticks(600_000_000_000)).unwrap().into());
+    let (authority, limit) = (connect(&text(&server)).await, bucket(1_000));
+    let held = ask(&authority, take(1, &holds)).await.unwrap().holder.expect("a name to release it by");
+    server.freeze();
+    // As much in the air as may be, so that what comes next has to wait.
+    let before = authority.fleet().stats()[0].flights;
+    let mut flying = Vec::new();
+    for number in 1..=4 {
+        let (authority, limit) = (authority.clone(), Arc::clone(&limit));
+        let fleet = Arc::clone(authority.fleet());
+        flying.push(tokio::spawn(async move { ask(&authority, take(1 + number, &limit)).await }));
+        until("it flies", async || (fleet.stats()[0].flights == before + number).then_some(())).await;
+    }
+    let release = question(1, &holds, Act::Release(held));
+    assert_eq!(authority.ask(release, None, Duration::from_millis(20)).await, Err(Failure::TimedOut));
+    server.thaw();
+    for flying in flying {
+        assert!(flying.await.unwrap().is_ok());
+    }
+    assert_eq!(remaining(&authority, 1, &holds).await, 2);
 }
 
 #[tokio::test]

@@ -56,6 +56,34 @@ async fn one_lost_node_affects_only_its_keys() {
 }
 
 #[tokio::test]
+async fn who_goes_away_between_two_answers_keeps_nothing() {
+    let (servers, limit) = (servers(2), bucket(1_000));
+    let authority = connect(&text(&servers)).await;
+    servers[1].freeze();
+    let questions: Vec<_> = (0..20).map(|number| (take(number, &limit), None)).collect();
+    let asked = tokio::spawn({
+        let authority = authority.clone();
+        async move { authority.ask_all(questions, PATIENCE).await }
+    });
+    let first = servers[0].address().to_string();
+    until("the first has answered", async || {
+        let stats = authority.fleet().stats();
+        let first = stats.iter().find(|stats| stats.name == first)?;
+        (first.round_trips.iter().sum::<u64>() > 0).then_some(())
+    })
+    .await;
+    asked.abort();
+    assert!(asked.await.is_err(), "the second node has answered");
+    servers[1].thaw();
+    for number in 0..20 {
+        until("it is given back", async || {
+            (remaining(&authority, number, &limit).await == 1_000).then_some(())
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
 async fn what_is_pinned_is_kept_on_a_node_of_its_own() {
     let (servers, own, limit) = (servers(2), RedisServer::start(), bucket(100));
     let mut settings = Settings::new(address(&text(&servers)));

@@ -3,8 +3,8 @@
 
 mod common;
 
-use common::{ask, bucket, connect, take, try_remaining, until};
-use tollgate_redis::Authority;
+use common::{address, ask, bucket, connect, fleet_with, started, take, try_remaining, until};
+use tollgate_redis::{Authority, Credentials, Secret, Settings};
 use tollgate_store::authority::Failure;
 use tollgate_testkit::real::redis::RedisSentinel;
 
@@ -65,4 +65,23 @@ async fn the_new_master_is_asked_when_the_old_one_falls_silent() {
     // The connection to the old one is given up, long before its silence would be a reason.
     assert_eq!(asked.await.unwrap(), Err(Failure::Unreachable));
     check_resumed(&servers, &authority).await;
+}
+
+#[tokio::test]
+async fn sentinels_have_passwords_of_their_own() {
+    let servers = RedisSentinel::start();
+    for sentinel in &servers.sentinels {
+        sentinel.client().run("ACL SETUSER default on >watch");
+    }
+    let mut settings = Settings::new(address(&servers.address()));
+    let stranger = Authority::start(&fleet_with(settings.clone()));
+    settings.sentinel_credentials = Credentials { user: None, password: Some(Secret::new("watch")) };
+    let authority = started(&fleet_with(settings)).await;
+    assert!(ask(&authority, take(1, &bucket(UNITS))).await.is_ok());
+    until("the sentinels tell strangers nothing", async || {
+        let answer = ask(&stranger, take(1, &bucket(UNITS))).await;
+        assert!(answer.is_err(), "told");
+        (answer == Err(Failure::Unreachable)).then_some(())
+    })
+    .await;
 }

@@ -5,9 +5,15 @@ mod common;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use common::{PATIENCE, ask, bucket, connect, remaining, take, until};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::sync::mpsc;
 use tollgate_core::{Calendar, CalendarUnit, FixedWindow, Tick, Windows};
 use tollgate_redis::Authority;
 use tollgate_store::authority::{Failure, Grant};
@@ -47,7 +53,8 @@ async fn a_full_memory_refuses_what_would_be_written() {
 
 #[tokio::test]
 async fn a_foreign_script_that_blocks_costs_the_deadline() {
-    let server = RedisLaunch::redis().setting("busy-reply-threshold 100").start();
+    // Long enough for the breaker to open before Redis says that it is busy.
+    let server = RedisLaunch::redis().setting("busy-reply-threshold 1000").start();
     let authority = connect(&format!("redis://{}", server.address())).await;
     let mut blocker = server.client();
     blocker.send(&[b"EVAL", b"while true do end", b"0"]).unwrap();
@@ -68,6 +75,57 @@ async fn a_foreign_script_that_blocks_costs_the_deadline() {
         (remaining(&authority, 1, &bucket(1_000)).await == 1_000 - taken - 1).then_some(())
     })
     .await;
+}
+
+/// A way to a server on which everything takes so many milliseconds, each way.
+async fn slow_way(server: SocketAddr, delay_ms: &Arc<AtomicU64>) -> SocketAddr {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let place = listener.local_addr().unwrap();
+    let delay_ms = Arc::clone(delay_ms);
+    tokio::spawn(async move {
+        while let Ok((near, _)) = listener.accept().await {
+            let Ok(far) = TcpStream::connect(server).await else { return };
+            let ((near_read, near_write), (far_read, far_write)) = (near.into_split(), far.into_split());
+            tokio::spawn(carry(near_read, far_write, Arc::clone(&delay_ms)));
+            tokio::spawn(carry(far_read, near_write, Arc::clone(&delay_ms)));
+        }
+    });
+    place
+}
+
+async fn carry(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, delay_ms: Arc<AtomicU64>) {
+    let (sender, mut receiver) = mpsc::unbounded_channel();
+    tokio::spawn(async move {
+        while let Some((due, bytes)) = receiver.recv().await {
+            tokio::time::sleep_until(due).await;
+            let bytes: Vec<u8> = bytes;
+            if to.write_all(&bytes).await.is_err() {
+                return;
+            }
+        }
+    });
+    let mut bytes = vec![0; 1 << 16];
+    while let Ok(length @ 1..) = from.read(&mut bytes).await {
+        let delay = Duration::from_millis(delay_ms.load(Ordering::Relaxed));
+        let _ = sender.send((tokio::time::Instant::now() + delay, bytes[..length].to_vec()));
+    }
+}
+
+#[tokio::test]
+async fn grants_that_are_always_late_open_the_breaker() {
+    let (server, delay_ms) = (RedisServer::start(), Arc::default());
+    let authority = connect(&format!("redis://{}", slow_way(server.address(), &delay_ms).await)).await;
+    for number in 0..200 {
+        assert!(ask(&authority, take(number, &bucket(10))).await.is_ok());
+    }
+    delay_ms.store(4, Ordering::Relaxed);
+    let mut answers = Vec::new();
+    for number in 0..100 {
+        let answer = authority.ask(take(number, &bucket(10)), None, Duration::from_millis(2)).await;
+        answers.push(answer.map(|_| ()));
+    }
+    assert!(answers.contains(&Err(Failure::NotAsked)), "{answers:?}");
+    assert!(authority.fleet().stats()[0].late_grants > 0);
 }
 
 /// Somebody who greets everybody with these bytes, and then listens.

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use http::HeaderMap;
 use tollgate::core::{Decision, Limit, Time};
-use tollgate::policy::{FileSpec, Problems, Snapshot, Source};
+use tollgate::policy::{Consistency, FileSpec, PlacedLimit, Problems, Snapshot, Source};
 use tollgate::{Clock, Engine, EngineError, EngineSettings, Request, RequestError, Throttle, Verdict};
 
 pub(crate) use self::begun::{Begun, Granted, has_held};
@@ -104,20 +104,27 @@ impl Gate {
     /// Reads rules and puts them in the place of those before. If anything is wrong with them, those before stay.
     pub fn load(&self, sources: &[Source]) -> Result<(), Problems> {
         self.engine.load(sources, self.clock.now())?;
-        self.forget_denials();
+        self.share_anew();
         Ok(())
     }
 
     /// Puts rules in the place of those before.
     pub fn install(&self, rules: Vec<FileSpec>) {
         self.engine.install(rules, self.clock.now());
-        self.forget_denials();
+        self.share_anew();
     }
 
-    /// What was denied by the rules before need not be by these.
-    fn forget_denials(&self) {
-        if let Some(store) = &self.store {
-            store.forget_denials();
+    /// What was denied by the rules before need not be by these. And those among them that cannot be shared are named.
+    fn share_anew(&self) {
+        let (Some(store), Some(snapshot)) = (&self.store, self.engine.snapshot()) else { return };
+        store.forget_denials();
+        for place in snapshot.places() {
+            let is_local = |limit: &PlacedLimit| limit.consistency() == Some(Consistency::Local);
+            let cannot = |limit: &&PlacedLimit| !is_local(limit) && limit.is_too_large_to_share();
+            for limit in place.limits().iter().filter(cannot) {
+                let title = limit.title();
+                tracing::warn!(rule = %place, limit = title, "its numbers are too large for a count that is shared: each process counts by itself");
+            }
         }
     }
 

@@ -19,7 +19,7 @@ struct Split {
 
 impl Cores {
     /// The first core that this process may use generates, the last serves.
-    pub(super) fn split() -> io::Result<Cores> {
+    pub(crate) fn split() -> io::Result<Cores> {
         let all = sched_getaffinity(None)?;
         let mut usable = (0..CpuSet::MAX_CPU).filter(|&core| all.is_set(core));
         let split = match (usable.next(), usable.next_back()) {
@@ -30,17 +30,17 @@ impl Cores {
     }
 
     /// Whatever this thread starts from here on runs where servers do.
-    pub(super) fn serve(&self) -> io::Result<()> {
+    pub(crate) fn serve(&self) -> io::Result<()> {
         self.stay(self.split.map(|split| split.server))
     }
 
     /// This thread, and those that it starts, run where the generator does.
-    pub(super) fn generate(&self) -> io::Result<()> {
+    pub(crate) fn generate(&self) -> io::Result<()> {
         self.stay(self.split.map(|split| split.generator))
     }
 
     /// In words.
-    pub(super) fn told(&self) -> String {
+    pub(crate) fn told(&self) -> String {
         match self.split {
             Some(Split { server, generator }) => {
                 format!("servers on core {server}, the generator on core {generator}")
@@ -61,9 +61,9 @@ impl Cores {
 
 /// How long a process has been on a core.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct CpuTime {
+pub(crate) struct CpuTime {
     /// To the nanosecond, where the kernel counts what each thread ran.
-    pub(super) total_ns: f64,
+    pub(crate) total_ns: f64,
     /// In its own code, and in the kernel's on its behalf: in ticks of ten milliseconds.
     user_ticks: f64,
     system_ticks: f64,
@@ -71,7 +71,7 @@ pub(super) struct CpuTime {
 
 impl CpuTime {
     /// Of this process so far.
-    pub(super) fn of(pid: u32) -> Result<CpuTime, Box<dyn Error>> {
+    pub(crate) fn of(pid: u32) -> Result<CpuTime, Box<dyn Error>> {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
         let (user_ticks, system_ticks) = ticks(&stat).ok_or("/proc has no times of a process")?;
         let told_ns = (user_ticks + system_ticks) * 1e9 / rustix::param::clock_ticks_per_second() as f64;
@@ -80,7 +80,7 @@ impl CpuTime {
     }
 
     /// What has come since.
-    pub(super) fn since(self, before: CpuTime) -> CpuTime {
+    pub(crate) fn since(self, before: CpuTime) -> CpuTime {
         CpuTime {
             total_ns: self.total_ns - before.total_ns,
             user_ticks: self.user_ticks - before.user_ticks,
@@ -89,7 +89,7 @@ impl CpuTime {
     }
 
     /// Both.
-    pub(super) fn plus(self, other: CpuTime) -> CpuTime {
+    pub(crate) fn plus(self, other: CpuTime) -> CpuTime {
         CpuTime {
             total_ns: self.total_ns + other.total_ns,
             user_ticks: self.user_ticks + other.user_ticks,
@@ -98,7 +98,7 @@ impl CpuTime {
     }
 
     /// Which part of it was in its own code. The more time, the finer.
-    pub(super) fn user_part(self) -> f64 {
+    pub(crate) fn user_part(self) -> f64 {
         self.user_ticks / (self.user_ticks + self.system_ticks).max(1.0)
     }
 }

@@ -78,7 +78,7 @@ impl Meeting<'_> {
     /// The units that a charge is about.
     fn units(&self, index: usize, holder: Option<Holder>) -> Taken {
         let Charge { key, limit, cost, .. } = self.charges[index];
-        Taken { index, key, limit: limit.clone(), units: cost.units(), holder }
+        Taken { index, key, limit: limit.clone(), units: cost.units(), since: self.now, holder }
     }
 
     /// What gives units of a shared limit back, where that is what the descriptor asks. The authority counts them at its own time, which

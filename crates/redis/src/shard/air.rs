@@ -40,7 +40,7 @@ pub(super) struct Air {
     again: Vec<Call>,
     /// What another shard has to do.
     pub(super) moved: Vec<Moved>,
-    /// The names under which Redis knows the scripts, in their order.
+    /// The names under which Redis knows the scripts.
     digests: Digests,
     /// Room for the arguments of a call.
     arguments: Arguments,
@@ -160,6 +160,7 @@ impl Air {
     /// Takes a reply to where it belongs. What is left of it can be used again.
     pub(super) fn land(&mut self, reply: Reply, ground: &mut Ground<'_>) -> Result<Vec<i64>, Broken> {
         let expected = self.expected.pop_front().ok_or(Broken::Unasked)?;
+        ground.state.heard_at = Some(ground.now);
         ground.state.silent_since = Some(ground.now).filter(|_| !self.expected.is_empty());
         match (expected, reply) {
             (Expected::Call(call), Reply::Integers(integers)) => {
@@ -229,7 +230,7 @@ impl Air {
                 Ok(())
             }
             Verdict::GoTo(redirect) => {
-                self.send_away(&call, &redirect);
+                self.send_away(&call, redirect.as_ref());
                 self.done(call.flight, ground);
                 Ok(())
             }
@@ -245,13 +246,13 @@ impl Air {
     }
 
     /// What this shard does not keep is for another to answer.
-    fn send_away(&mut self, call: &Call, redirect: &Redirect) {
+    fn send_away(&mut self, call: &Call, redirect: Option<&Redirect>) {
         let Some(flying) = &mut self.flights[call.flight] else { return };
         for list in flying.flight.lists_mut().get_mut(call.lists.clone()).unwrap_or_default() {
             let (key, limit) = (list.key(), Arc::clone(list.limit()));
             for asked in list.asks.drain(..) {
                 let question = Question { key, limit: Arc::clone(&limit), act: asked.act };
-                let moved = Moved { redirect: redirect.clone(), question, ticket: asked.ticket };
+                let moved = Moved { redirect: redirect.cloned(), question, ticket: asked.ticket };
                 self.moved.push(moved);
             }
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::time::{interval, sleep, timeout};
+use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use tollgate_core::{Span, Time};
 use tollgate_store::authority::Failure;
 
@@ -18,7 +18,7 @@ use crate::script::{self, Digests};
 use crate::topology::{Mover, Sentinels};
 use crate::wire::Reply;
 
-/// How long to wait before the next attempt: at first, and at most. Of each, a random half.
+/// How long to wait before the next attempt: at first, and at most. A random part of up to a half is taken off.
 const PAUSE_MIN: Duration = Duration::from_millis(10);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// A connection that lived so long was a good one: the next is tried for soon.
@@ -84,7 +84,7 @@ impl Link {
             Err(broken) => return broken,
         };
         tracing::info!(shard = self.shard.name, %node, "connected to Redis");
-        self.shard.state().reach = Reach::Up;
+        self.come_up();
         let mut air = Air::new(digests);
         let flown = poll_fn(|cx| self.poll_fly(cx, &mut connection, &mut air));
         let broken = tokio::select! {
@@ -115,6 +115,13 @@ impl Link {
         // Twice: there may be sentinels to be asked first.
         let patience = self.access.timeout * 2;
         timeout(patience, opened).await.unwrap_or(Err(Broken::Slow(patience)))
+    }
+
+    /// There is a connection, and it was answered on.
+    fn come_up(&self) {
+        let mut state = self.shard.state();
+        state.reach = Reach::Up;
+        state.breaker.hurry(self.shard.fleet.clock.now());
     }
 
     /// There is no connection any more: nobody waits for one.
@@ -193,6 +200,7 @@ impl Link {
     /// Looks whether replies still come. Where they do not, somebody else may know more.
     async fn watch(&self) -> Broken {
         let mut looks = interval(WATCH_INTERVAL);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             looks.tick().await;
             let now = self.shard.fleet.clock.now();

@@ -12,7 +12,7 @@ const ROUND_TRIPS: usize = 21;
 pub struct ShardStats {
     /// The node, or the name of the master.
     pub name: String,
-    /// Whether it is asked. `None` where threads see it differently.
+    /// Whether every thread has a connection to it.
     pub is_connected: bool,
     /// How many threads' breakers are open or half open.
     pub breakers_open: u64,

@@ -11,8 +11,8 @@ pub(super) enum Verdict {
     LoadScript,
     /// Nothing was done, and soon it may be.
     TryAgain,
-    /// Nothing was done: another node keeps the key.
-    GoTo(Redirect),
+    /// Nothing was done: another node keeps the key, which one may not be known.
+    GoTo(Option<Redirect>),
     /// This connection is of no use any more: the node is not the master, or has forgotten who we are.
     Reconnect,
     /// It cannot, or will not.
@@ -35,8 +35,12 @@ impl Verdict {
         match error_code(message) {
             "NOSCRIPT" => Verdict::LoadScript,
             "TRYAGAIN" => Verdict::TryAgain,
-            "MOVED" => Redirect::read(message, false).map_or(Verdict::Refused, Verdict::GoTo),
-            "ASK" => Redirect::read(message, true).map_or(Verdict::Refused, Verdict::GoTo),
+            code @ ("MOVED" | "ASK") => match Redirect::read(message, code == "ASK") {
+                None => Verdict::Refused,
+                redirect => Verdict::GoTo(redirect),
+            },
+            // It has heard that it lost the slot, and not yet who has it.
+            "CLUSTERDOWN" if message.contains("not served") => Verdict::GoTo(None),
             "READONLY" | "NOAUTH" | "WRONGPASS" | "MASTERDOWN" => Verdict::Reconnect,
             // A script that fails half way has an error of its own around the one that it met.
             "ERR" if message.contains("READONLY") => Verdict::Reconnect,
@@ -65,19 +69,30 @@ mod tests {
     fn reads_who_keeps_a_key() {
         let check = |message: &str, host: Option<&str>, port: u16, is_once: bool| {
             let host = host.map(str::to_owned);
-            assert_eq!(Verdict::of(message), Verdict::GoTo(Redirect { slot: 3999, host, port, is_once }));
+            let redirect = Redirect { slot: 3999, host, port, is_once };
+            assert_eq!(Verdict::of(message), Verdict::GoTo(Some(redirect)));
         };
         check("MOVED 3999 127.0.0.1:6381", Some("127.0.0.1"), 6381, false);
         check("ASK 3999 node-2.example:6381", Some("node-2.example"), 6381, true);
         check("MOVED 3999 ::1:6381", Some("::1"), 6381, false);
         check("MOVED 3999 :6381", None, 6381, false);
         check("MOVED 3999 ?:6381", None, 6381, false);
+        assert_eq!(Verdict::of("CLUSTERDOWN Hash slot not served"), Verdict::GoTo(None));
     }
 
     #[test]
     fn what_makes_no_sense_is_a_refusal() {
-        let cases =
-            ["MOVED", "MOVED x 1:2", "MOVED 16384 h:1", "MOVED 1 h", "ASK 1 h:99999", "", "OOM x", "BUSY x"];
+        let cases = [
+            "CLUSTERDOWN The cluster is down",
+            "MOVED",
+            "MOVED x 1:2",
+            "MOVED 16384 h:1",
+            "MOVED 1 h",
+            "ASK 1 h:99999",
+            "",
+            "OOM x",
+            "BUSY x",
+        ];
         for message in cases {
             assert_eq!(Verdict::of(message), Verdict::Refused, "{message}");
         }

@@ -23,8 +23,10 @@ use crate::keys::Keys;
 use crate::shard::{Place, Shard};
 use crate::wire::Reply;
 
-/// How often one ask may be sent to another node.
-const MOVES_MAX: u8 = 5;
+/// How often one ask may be sent to another node, how often of these at once, and how long it waits otherwise.
+const MOVES_MAX: u8 = 32;
+const MOVES_AT_ONCE: u8 = 3;
+const MOVE_PAUSE: Duration = Duration::from_millis(5);
 /// The map is learnt again at least so often, and at most so often.
 const LOOK_INTERVAL: Duration = Duration::from_secs(10);
 const LOOK_PAUSE: Duration = Duration::from_millis(100);
@@ -178,29 +180,51 @@ impl Cluster {
         map.is_known = true;
     }
 
-    /// Sends an ask to the node that another has named.
+    /// Sends an ask to the node that another has named. While nodes do not agree they may send it to and fro: then it waits a little, and
+    /// goes by what is known by then.
     fn take_over(self: &Arc<Cluster>, from: &Shard, mut moved: Moved, now: Time) {
-        moved.ticket.moves += 1;
-        let host = moved.redirect.host.clone().or_else(|| from.node.as_ref().map(|node| node.host.clone()));
-        let (Some(host), true) = (host, moved.ticket.moves <= MOVES_MAX) else {
+        moved.ticket.moves = moved.ticket.moves.saturating_add(1);
+        if moved.ticket.moves > MOVES_MAX {
+            self.fleet.murmur(&from.name, "MOVED too often: the nodes of the cluster do not agree");
             moved.ticket.deliver(Err(Failure::Refused));
             return;
+        }
+        match self.follow(from, &moved) {
+            Some(shard) if moved.ticket.moves <= MOVES_AT_ONCE => {
+                moved.ticket.is_asking = moved.redirect.as_ref().is_some_and(|redirect| redirect.is_once);
+                shard.take_over(moved.question, moved.ticket, now);
+            }
+            _ => drop(tokio::spawn(later(Arc::downgrade(self), moved))),
+        }
+    }
+
+    /// The shard that a node has named, which the map says from now on too, unless it was named for once.
+    fn follow(self: &Arc<Cluster>, from: &Shard, moved: &Moved) -> Option<Arc<Shard>> {
+        let Some(redirect) = &moved.redirect else {
+            self.look.notify_one();
+            return None;
         };
-        let node = Node { host, port: moved.redirect.port };
+        let host = redirect.host.clone().or_else(|| from.node.as_ref().map(|node| node.host.clone()))?;
         let mut map = self.map();
-        let Some(shard) = self.shard_at(&mut map, node) else {
-            moved.ticket.deliver(Err(Failure::Refused));
-            return;
-        };
-        moved.ticket.is_asking = moved.redirect.is_once;
-        if !moved.redirect.is_once {
-            if let Some(slot) = map.slots.get_mut(usize::from(moved.redirect.slot)) {
+        let shard = self.shard_at(&mut map, Node { host, port: redirect.port })?;
+        if !redirect.is_once {
+            if let Some(slot) = map.slots.get_mut(usize::from(redirect.slot)) {
                 *slot = Some(Arc::clone(&shard));
             }
             self.look.notify_one();
         }
-        drop(map);
-        shard.take_over(moved.question, moved.ticket, now);
+        Some(shard)
+    }
+}
+
+/// Asks again after a little while, if somebody still waits.
+async fn later(cluster: Weak<Cluster>, mut moved: Moved) {
+    sleep(MOVE_PAUSE).await;
+    let Some(cluster) = cluster.upgrade().filter(|_| moved.ticket.is_wanted()) else { return };
+    moved.ticket.is_asking = false;
+    match cluster.shard_of(moved.question.key) {
+        Some(shard) => shard.take_over(moved.question, moved.ticket, cluster.fleet.clock.now()),
+        None => drop(moved.ticket.deliver(Err(Failure::Unreachable))),
     }
 }
 

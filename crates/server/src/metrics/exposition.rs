@@ -177,11 +177,6 @@ impl Exposition {
         for (name, help, value) in alone {
             counters(encoder, name, help)?.encode_counter::<NoLabelSet, _, u64>(&value, None)?;
         }
-        let help = "Decisions on limits that are shared, by who made them.";
-        let mut family = counters(encoder, "ratelimit_shared_decisions", help)?;
-        for (decided_by, value) in SHARED_BY.into_iter().zip(self.shared) {
-            put(&mut family, &[("decided_by", decided_by.name())], value)?;
-        }
         let mut family =
             encoder.encode_descriptor("tollgate_build_info", "What is running.", None, MetricType::Gauge)?;
         family.encode_family(&[("version", env!("CARGO_PKG_VERSION"))])?.encode_gauge(&1_u64)
@@ -190,6 +185,14 @@ impl Exposition {
 
 impl Exposition {
     fn encode_store(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        if self.store.is_empty() {
+            return Ok(()); // Nothing is shared.
+        }
+        let help = "Decisions on limits that are shared, by who made them.";
+        let mut family = counters(encoder, "ratelimit_shared_decisions", help)?;
+        for (decided_by, value) in SHARED_BY.into_iter().zip(self.shared) {
+            put(&mut family, &[("decided_by", decided_by.name())], value)?;
+        }
         let help = "Questions to a shard of the store without an answer, by kind.";
         let mut family = counters(encoder, "ratelimit_redis_errors", help)?;
         for shard in &self.store {

@@ -9,7 +9,8 @@ use std::time::Duration;
 use insta::assert_snapshot;
 use tollgate::core::{Span, TokenBucket};
 use tollgate::policy::{FileSpec, Unit};
-use tollgate::{Descriptor, Engine, OwnLimit, Request, Stats, Verdict};
+use tollgate::{DecidedBy, Descriptor, Engine, OwnLimit, Request, Stats, Verdict};
+use tollgate_redis::ShardStats;
 
 use super::chunked::Chunked;
 use super::{Metrics, Outcomes, Protocol, classic};
@@ -184,15 +185,9 @@ fn the_process() {
     # HELP ratelimit_ledger_evicted Keys forgotten in use, for lack of memory.
     # TYPE ratelimit_ledger_evicted counter
     ratelimit_ledger_evicted_total 1
-    # HELP ratelimit_redis_errors Failed calls of Redis.
-    # TYPE ratelimit_redis_errors counter
-    ratelimit_redis_errors_total 0
-    # HELP ratelimit_failopen Requests let through because nobody could be asked.
+    # HELP ratelimit_failopen Decisions to let pass because nobody could be asked.
     # TYPE ratelimit_failopen counter
     ratelimit_failopen_total 0
-    # HELP ratelimit_circuit_state The breaker before the shared store: 0 closed or none, 1 half open, 2 open.
-    # TYPE ratelimit_circuit_state gauge
-    ratelimit_circuit_state 0
     # HELP tollgate_build_info What is running.
     # TYPE tollgate_build_info gauge
     tollgate_build_info{version="0.1.0"} 1
@@ -271,6 +266,46 @@ fn no_count_is_lost_between_threads() {
     assert!(rules(&metrics).contains(&format!("outcome=\"allowed\"}} {total}\n")), "{}", rules(&metrics));
     let count = format!("ratelimit_check_duration_seconds_count{{protocol=\"http\"}} {total}\n");
     assert!(text(&metrics).contains(&count), "{}", text(&metrics));
+}
+
+#[test]
+fn the_store() {
+    let metrics = Metrics::new(0.8);
+    metrics.observe_shared(DecidedBy::Authority);
+    metrics.observe_shared(DecidedBy::FailOpen);
+    let shard = ShardStats {
+        name: "192.0.2.1:6379".to_owned(),
+        breakers_open: 2,
+        asks: 5,
+        failures: [1, 2, 3, 4, 0],
+        ..ShardStats::default()
+    };
+    let stats = Stats { keys: 3, bytes: 4_096, reclaimed: 2, evicted: 1 };
+    let text = metrics.encode(stats, vec![shard]).unwrap();
+    let is_of_store = |line: &&str| {
+        !line.starts_with('#')
+            && ["_redis_", "_circuit_", "_shared_", "_failopen"].iter().any(|part| line.contains(part))
+    };
+    let lines: Vec<&str> = text.lines().filter(is_of_store).collect();
+    assert_snapshot!(lines.join("\n"), @r#"
+    ratelimit_failopen_total 1
+    ratelimit_shared_decisions_total{decided_by="authority"} 1
+    ratelimit_shared_decisions_total{decided_by="fail_local"} 0
+    ratelimit_shared_decisions_total{decided_by="fail_open"} 1
+    ratelimit_shared_decisions_total{decided_by="fail_closed"} 0
+    ratelimit_redis_errors_total{shard="192.0.2.1:6379",kind="timed_out"} 1
+    ratelimit_redis_errors_total{shard="192.0.2.1:6379",kind="unreachable"} 2
+    ratelimit_redis_errors_total{shard="192.0.2.1:6379",kind="not_asked"} 3
+    ratelimit_redis_errors_total{shard="192.0.2.1:6379",kind="refused"} 4
+    ratelimit_redis_errors_total{shard="192.0.2.1:6379",kind="crowded"} 0
+    ratelimit_redis_asks_total{shard="192.0.2.1:6379"} 5
+    ratelimit_redis_calls_total{shard="192.0.2.1:6379"} 0
+    ratelimit_redis_flights_total{shard="192.0.2.1:6379"} 0
+    ratelimit_redis_late_grants_total{shard="192.0.2.1:6379"} 0
+    ratelimit_redis_breaks_total{shard="192.0.2.1:6379"} 0
+    ratelimit_circuit_openings_total{shard="192.0.2.1:6379"} 0
+    ratelimit_circuit_state{shard="192.0.2.1:6379"} 2
+    "#);
 }
 
 #[test]

@@ -193,6 +193,15 @@ impl Breaker {
         opens
     }
 
+    /// Something else than an ask has shown that the shard is back: there is no use in waiting longer with the next probe.
+    pub fn hurry(&mut self, now: Time) {
+        if let Phase::Open { until, probe, .. } = &mut self.phase {
+            *until = now.min(*until);
+            *probe = None;
+            self.open_for = OPEN_MIN;
+        }
+    }
+
     /// From here on, the results of passes given so far do not count.
     fn enter(&mut self, phase: Phase) {
         self.last_pass += 1;

@@ -10,7 +10,7 @@ mod tests;
 use std::cmp::Reverse;
 use std::collections::hash_map::Entry;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
-use std::hash::{BuildHasherDefault, Hasher};
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::mem;
 use std::sync::Arc;
 
@@ -24,6 +24,10 @@ pub const WAITING_MAX: usize = 1 << 17;
 const SPARES_MAX: usize = 256;
 const SPARE_ROOM_MAX: usize = 1 << 10;
 
+/// The place of an ask in the order of their coming.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Arrival(u64);
+
 /// How much may travel at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlightLimits {
@@ -36,7 +40,7 @@ pub struct FlightLimits {
 /// The asks that wait for one shard, each with a ticket `T` by which its asker is answered.
 #[derive(Debug)]
 pub struct Queue<T> {
-    lanes: HashMap<SharedKey, Lane<T>, BuildHasherDefault<KeyHasher>>,
+    lanes: HashMap<SharedKey, Lane<T>, KeyHashing>,
     /// The keys that have asks waiting and are not in the air, each with the arrival of the first of them: those that were not in the
     /// air when it arrived, which makes them stand in order,
     ready: VecDeque<(u64, SharedKey)>,
@@ -108,7 +112,7 @@ impl<T> Queue<T> {
     }
 
     /// Lets a question wait. Where [`WAITING_MAX`] wait already, the ticket comes back.
-    pub fn push(&mut self, question: Question, ticket: T) -> Result<(), T> {
+    pub fn push(&mut self, question: Question, ticket: T) -> Result<Arrival, T> {
         if self.waiting >= WAITING_MAX {
             return Err(ticket);
         }
@@ -121,9 +125,17 @@ impl<T> Queue<T> {
             self.ready.push_back((self.arrivals, key));
         }
         lane.asks.push_back(Waiting { arrival: self.arrivals, limit, asked: Asked { act, ticket } });
+        let arrival = Arrival(self.arrivals);
         self.arrivals += 1;
         self.waiting += 1;
-        Ok(())
+        Ok(arrival)
+    }
+
+    /// Whether an ask of a key still waits for others of the same key, which are in the air.
+    pub fn is_in_line(&self, key: SharedKey, arrival: Arrival) -> bool {
+        let lane = self.lanes.get(&key).filter(|lane| lane.in_the_air);
+        // In the order of their arrival: what has left was first.
+        lane.and_then(|lane| lane.asks.front()).is_some_and(|first| first.arrival <= arrival.0)
     }
 
     /// What can leave now, if anything can. Asks whose ticket is not wanted any more (the asker gave up before anything was sent) are
@@ -191,8 +203,8 @@ impl<T> Queue<T> {
         let mut list: Option<List<T>> = None;
         while let Some(first) = lane.asks.front() {
             let is_wanted = is_wanted(&first.asked.ticket);
-            if let Some(list) = &list
-                && (list.asks.len() >= asks_max || is_wanted && !is_same(&list.limit, &first.limit))
+            if let Some(list) = &mut list
+                && (list.asks.len() >= asks_max || is_wanted && !list.admits(first))
             {
                 break;
             }
@@ -248,6 +260,26 @@ impl<T> List<T> {
     fn script(&self) -> &'static str {
         self.limit.limit().algorithm()
     }
+
+    /// Whether an ask may travel along. A hold is ended under any limit of its kind, and whoever ends it may not know which gave it: so
+    /// that travels under the limit of those who take.
+    fn admits(&mut self, next: &Waiting<T>) -> bool {
+        if is_same(&self.limit, &next.limit) {
+            return true;
+        }
+        let releases = |act: Act| matches!(act, Act::Release(_));
+        if self.limit.shape() != next.limit.shape() {
+            return false;
+        }
+        if releases(next.asked.act) {
+            return true;
+        }
+        let only_releases = self.asks.iter().all(|asked| releases(asked.act));
+        if only_releases {
+            self.limit = Arc::clone(&next.limit);
+        }
+        only_releases
+    }
 }
 
 /// Whether two limits have the same numbers. Mostly they are the same rule's.
@@ -268,23 +300,49 @@ fn keep_spare_list<T>(spares: &mut Vec<Vec<T>>, mut spare: Vec<T>) {
     }
 }
 
-/// A shared key is a hash already, and a keyed one: its low half is as good as any hash of it.
-#[derive(Clone, Copy, Debug, Default)]
-struct KeyHasher(u64);
+/// Hashes shared keys with numbers of this process's own. They are hashes already, but a lease carries the names of its keys, and whoever
+/// makes one up may choose names that would meet in one place of a table.
+#[derive(Clone, Debug)]
+struct KeyHashing {
+    seeds: [u64; 2],
+}
+
+struct KeyHasher {
+    seeds: [u64; 2],
+    hash: u64,
+}
+
+impl Default for KeyHashing {
+    fn default() -> KeyHashing {
+        let random = RandomState::new();
+        KeyHashing { seeds: [random.hash_one(0), random.hash_one(1)] }
+    }
+}
+
+impl BuildHasher for KeyHashing {
+    type Hasher = KeyHasher;
+
+    fn build_hasher(&self) -> KeyHasher {
+        KeyHasher { seeds: self.seeds, hash: 0 }
+    }
+}
 
 impl Hasher for KeyHasher {
+    #[allow(clippy::cast_possible_truncation)] // Both halves are taken.
     fn write_u128(&mut self, key: u128) {
-        self.0 = SharedKey(key).low_half();
+        let [low, high] = [SharedKey(key).low_half(), SharedKey(key).high_half()];
+        let product = u128::from(low ^ self.seeds[0]) * u128::from(high ^ self.seeds[1]);
+        self.hash = product as u64 ^ (product >> 64) as u64;
     }
 
     fn write(&mut self, bytes: &[u8]) {
         // Nothing but shared keys is hashed here; but a hasher has to take all there is.
         for &byte in bytes {
-            self.0 = self.0.rotate_left(8) ^ u64::from(byte);
+            self.hash = self.hash.rotate_left(8) ^ u64::from(byte);
         }
     }
 
     fn finish(&self) -> u64 {
-        self.0
+        self.hash
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde::{Serialize, Serializer};
-use tollgate::core::{Outcome, Span, Tick};
+use tollgate::core::{Outcome, Span, Tick, Time};
 use tollgate::policy::{Place, PlacedLimit};
 use tollgate::{DecidedBy, Force, Lease, Ruling, Status, Verdict};
 
@@ -62,6 +62,9 @@ struct LimitAnswer<'a> {
     /// Who has decided, if it was not this process by its own counters.
     #[serde(skip_serializing_if = "Option::is_none")]
     decided_by: Option<&'static str>,
+    /// When the shared count decided, by its own clock: Unix time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    decided_at: Option<Seconds>,
     allowed: bool,
     cost: u64,
     limit: u64,
@@ -209,6 +212,7 @@ fn limit_answer<'a>(verdict: &'a Verdict, descriptor: usize, ruling: &Ruling) ->
             Force::Refund => "refund",
         },
         decided_by: (ruling.decided_by != DecidedBy::Ledger).then(|| ruling.decided_by.name()),
+        decided_at: ruling.decided_at.map(Seconds::from),
         allowed: !ruling.is_over(),
         cost: ruling.cost,
         limit: ruling.decision.limit,
@@ -233,14 +237,23 @@ impl From<Span> for Seconds {
     }
 }
 
+impl From<Time> for Seconds {
+    fn from(moment: Time) -> Seconds {
+        Seconds { microseconds: moment.ticks() / 1_000 }
+    }
+}
+
 impl Serialize for Seconds {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         const PER_SECOND: u64 = 1_000_000;
         if self.microseconds.is_multiple_of(PER_SECOND) {
             return serializer.serialize_u64(self.microseconds / PER_SECOND);
         }
-        // Exact: the longest span has fewer microseconds than a double has digits.
+        // Exact: the longest span, and Unix time, have fewer microseconds than a double has digits.
         #[allow(clippy::cast_precision_loss)]
         serializer.serialize_f64(self.microseconds as f64 / 1e6)
     }
 }
+
+#[cfg(test)]
+mod tests;

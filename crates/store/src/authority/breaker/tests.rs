@@ -47,6 +47,21 @@ fn until(breaker: &mut Breaker, now: Time) -> Time {
 }
 
 #[test]
+fn a_shard_that_is_known_to_be_back_is_probed_at_once() {
+    let mut breaker = opened(1);
+    assert!(until(&mut breaker, at(30)) > at(40));
+    breaker.hurry(at(40));
+    let lost = pass(&mut breaker, at(40));
+    assert!(until(&mut breaker, at(41)) > at(41), "one probe at a time");
+    breaker.hurry(at(42));
+    assert!(!succeed(&mut breaker, 42) && !succeed(&mut breaker, 42) && succeed(&mut breaker, 43));
+    assert_eq!(breaker.state(at(43)), State::Closed);
+    assert!(!breaker.failed(lost, at(43)));
+    breaker.hurry(at(44));
+    assert_eq!(breaker.state(at(44)), State::Closed);
+}
+
+#[test]
 fn a_run_opens_when_it_is_long_enough_in_number_and_in_time() {
     let check = |failures_ms: &[u64], opens_at: Option<usize>| {
         let mut breaker = Breaker::new(1);

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tollgate_core::{Cost, FixedWindow, Rate, SlidingWindow, Span};
+use tollgate_core::{Concurrency, Cost, FixedWindow, Holder, Rate, SlidingWindow, Span};
 
 use super::*;
 
@@ -63,6 +63,23 @@ fn a_key_that_landed_leaves_before_those_that_asked_later() {
 }
 
 #[test]
+fn who_waits_for_others_of_its_key_is_in_line() {
+    let (mut queue, was, is) = (Queue::default(), fixed_window(10), fixed_window(20));
+    let push = |queue: &mut Queue<u64>, key, limit| queue.push(question(key, limit), 0).unwrap();
+    let first = push(&mut queue, 1, &was);
+    let second = push(&mut queue, 1, &is);
+    let in_line = |queue: &Queue<u64>| [first, second].map(|arrival| queue.is_in_line(SharedKey(1), arrival));
+    assert_eq!(in_line(&queue), [false, false], "nothing is in the air");
+    let (flight, _) = take(&mut queue, LIMITS);
+    assert_eq!(in_line(&queue), [false, true]);
+    assert!(!queue.is_in_line(SharedKey(2), second), "another key");
+    queue.land(flight.unwrap());
+    assert_eq!(in_line(&queue), [false, false], "it may leave");
+    let (_flight, _) = take(&mut queue, LIMITS);
+    assert_eq!(in_line(&queue), [false, false], "all have left");
+}
+
+#[test]
 fn one_script_is_one_call() {
     let mut queue = Queue::default();
     for key in 0..6 {
@@ -91,6 +108,36 @@ fn other_numbers_of_a_limit_wait_for_the_next_flight() {
     assert!(queue.lanes.is_empty());
 }
 
+/// As many come and go at a hot key, whoever releases knows the key and the hold, not the numbers of the rule.
+#[test]
+fn releases_travel_with_those_who_take() {
+    let concurrency = |units| {
+        let limit = Concurrency::new(units, Span::from_ticks(60_000_000_000)).unwrap();
+        Arc::new(SharedLimit::new(&limit.into()).unwrap())
+    };
+    let (rule, other, any, fixed) = (concurrency(10), concurrency(20), concurrency(1), fixed_window(10));
+    let release = Act::Release(Holder::from_number(1));
+    let take_one = Act::Take(Cost::ONE);
+    let check = |asks: &[(&Arc<SharedLimit>, Act)], lists: &[(usize, &Arc<SharedLimit>)]| {
+        let mut queue = Queue::default();
+        for (ticket, (limit, act)) in asks.iter().enumerate() {
+            queue.push(Question { act: *act, ..question(1, limit) }, ticket as u64).unwrap();
+        }
+        for (length, limit) in lists {
+            let flight = queue.take_flight(LIMITS, |_| true).unwrap();
+            let list = &flight.lists()[0];
+            assert_eq!((list.asks.len(), list.limit()), (*length, *limit), "{asks:?}");
+            queue.land(flight);
+        }
+        assert_eq!(queue.waiting(), 0);
+    };
+    check(&[(&rule, take_one), (&any, release), (&rule, take_one), (&any, release)], &[(4, &rule)]);
+    check(&[(&any, release), (&any, release), (&rule, take_one), (&any, release)], &[(4, &rule)]);
+    check(&[(&any, release), (&rule, take_one), (&other, take_one)], &[(2, &rule), (1, &other)]);
+    check(&[(&rule, take_one), (&any, take_one)], &[(1, &rule), (1, &any)]);
+    check(&[(&fixed, take_one), (&any, release)], &[(1, &fixed), (1, &any)]);
+}
+
 #[test]
 fn a_list_longer_than_a_flight_goes_on_in_the_next() {
     let (mut queue, limit) = (Queue::default(), fixed_window(10));
@@ -103,6 +150,18 @@ fn a_list_longer_than_a_flight_goes_on_in_the_next() {
         queue.land(flight.unwrap());
     }
     assert_eq!(queue.waiting(), 0);
+}
+
+/// Whoever makes up a lease chooses the names in it.
+#[test]
+fn keys_that_somebody_chose_do_not_meet() {
+    let [one, other] = [(); 2].map(|()| KeyHashing::default());
+    let choices: [fn(u128) -> u128; 3] = [|n| n << 64 | 7, |n| 7 << 64 | n, |n| n << 64 | n];
+    for chosen in choices {
+        let hashes: HashSet<u64> = (0..10_000).map(|n| one.hash_one(SharedKey(chosen(n)))).collect();
+        assert!(hashes.len() > 9_990, "{} hashes of 10000 keys", hashes.len());
+    }
+    assert_ne!(one.hash_one(SharedKey(7)), other.hash_one(SharedKey(7)), "nobody else knows them");
 }
 
 #[test]

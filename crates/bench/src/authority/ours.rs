@@ -1,0 +1,66 @@
+//! The engine with rules, and its authority, as a service embeds them.
+
+use std::error::Error;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tollgate::{Clock, DecidedBy, Engine, EngineSettings, Request, Source, Step};
+use tollgate_redis::{Authority, Fleet, Settings};
+
+use super::Bucket;
+use super::drive::{Answer, Decides};
+
+/// Longer than in production, since the machine may be shared: what is measured is the usual way, not the fail mode.
+const DEADLINE: Duration = Duration::from_millis(50);
+const CONNECT_PATIENCE: Duration = Duration::from_secs(10);
+const POLICY: &str = "bench";
+
+/// An engine whose counters are in Redis.
+pub(super) struct Ours {
+    engine: Engine,
+    clock: Arc<Clock>,
+    authority: Authority,
+}
+
+impl Ours {
+    pub(super) async fn connect(address: SocketAddr, bucket: Bucket) -> Result<Ours, Box<dyn Error>> {
+        let clock = Arc::new(Clock::new());
+        let engine = Engine::new(EngineSettings::default())?.sharing(b"benchmark");
+        let Bucket { units, period_us, burst } = bucket;
+        let rules = format!(
+            "policies:\n  {POLICY}: {{requests: {units}, period: {period_us}us, burst: {burst}, \
+             algorithm: token_bucket, fail_mode: closed}}\n"
+        );
+        engine.load(&[Source::new("bench", &rules)], clock.now())?;
+        let settings = Settings::new(format!("redis://{address}").parse()?);
+        let authority = Authority::start(&Fleet::new(settings, Arc::clone(&clock))?);
+        if !authority.ready(CONNECT_PATIENCE).await {
+            return Err("our own redis-server cannot be reached".into());
+        }
+        Ok(Ours { engine, clock, authority })
+    }
+}
+
+impl Decides for Ours {
+    async fn decide(&self, key: &str) -> Result<Answer, String> {
+        let request = Request::policy(POLICY, key.as_bytes());
+        let step = self.engine.begin(&request, self.clock.now()).map_err(|error| error.to_string())?;
+        let verdict = match step {
+            Step::Ready(verdict) => verdict,
+            Step::Pending(pending) => {
+                let questions: Vec<_> =
+                    pending.questions().iter().map(|question| (question.clone(), None)).collect();
+                let grants = self.authority.ask_all(questions, DEADLINE).await;
+                let resumed = self.engine.resume(pending, &grants, self.clock.now());
+                self.authority.send_back(resumed.tell.into_iter().map(|question| (question, None)));
+                resumed.verdict
+            }
+        };
+        Ok(match verdict.decided_by() {
+            DecidedBy::Authority if verdict.allowed() => Answer::Admitted,
+            DecidedBy::Authority => Answer::Denied,
+            _ => Answer::Failed,
+        })
+    }
+}
