@@ -20,7 +20,7 @@ fn rules_decide_while_a_node_is_dead_and_it_does_when_it_is_back() {
 #[test]
 fn what_a_frozen_node_grants_too_late_is_given_back() {
     let redis = RedisServer::start();
-    let mut scene = Scene::start(&format!("redis://{}", redis.address()));
+    let mut scene = Scene::impatient(&format!("redis://{}", redis.address()));
     redis.freeze();
     scene.check_away();
     redis.thaw();
@@ -64,7 +64,7 @@ fn calls_that_bring_a_limit_along_spend_the_share_of_the_node() {
 #[test]
 fn a_server_stops_in_good_order_while_its_node_stands_still() {
     let redis = RedisServer::start();
-    let mut scene = Scene::start(&format!("redis://{}", redis.address()));
+    let mut scene = Scene::impatient(&format!("redis://{}", redis.address()));
     redis.freeze();
     scene.load.pass(10);
     scene.load.finish();

@@ -8,7 +8,7 @@ use crate::{CLOSED, LOCAL, OPEN, Scene};
 
 /// Redis refuses from the moment that `sicken` is over until `heal`.
 fn check(redis: &RedisServer, sicken: impl FnOnce(&mut RedisClient), heal: impl FnOnce(&mut RedisClient)) {
-    let mut scene = Scene::start(&format!("redis://{}", redis.address()));
+    let mut scene = Scene::impatient(&format!("redis://{}", redis.address()));
     sicken(&mut redis.client());
     scene.load.pass(1); // What was on its way.
     scene.check_away();

@@ -50,7 +50,7 @@ pub(crate) fn launch(store: &str) -> Launch {
     Launch::new(env!("CARGO_BIN_EXE_tollgate"))
         .rules("rules.yaml", RULES)
         .flag("store", store)
-        .flag("store-deadline", "200ms")
+        .flag("store-deadline", "1s")
         .flag("workers", "2")
         .flag("store-nodes", &NODES.to_string())
 }
@@ -69,6 +69,11 @@ impl Scene {
     /// A server with its counters here, asked for one key under every rule. All of it is well when this comes back.
     pub(crate) fn start(store: &str) -> Scene {
         Scene::of(launch(store), &[OPEN, CLOSED, LOCAL])
+    }
+
+    /// The same of a server that waits for them for less, where that is how it learns of the fault.
+    pub(crate) fn impatient(store: &str) -> Scene {
+        Scene::of(launch(store).flag("store-deadline", "300ms"), &[OPEN, CLOSED, LOCAL])
     }
 
     /// The same of a server that cannot reach its counters.

@@ -5,18 +5,13 @@ use std::time::Duration;
 use tollgate_testkit::real::Detour;
 use tollgate_testkit::real::redis::RedisServer;
 
-use crate::scene::launch;
-use crate::{CLOSED, LOCAL, OPEN, Scene};
-
-const SUBJECTS: [crate::load::Subject; 3] = [OPEN, CLOSED, LOCAL];
+use crate::{OPEN, Scene};
 
 /// Answers that are late, but not too late, change nothing.
 fn check_delay(delay: Duration) {
     let redis = RedisServer::start();
     let detour = Detour::to(redis.address());
-    // A question may have to wait for the flight before its own, so it takes up to two round trips.
-    let launch = launch(&format!("redis://{}", detour.address())).flag("store-deadline", "1s");
-    let mut scene = Scene::of(launch, &SUBJECTS);
+    let mut scene = Scene::start(&format!("redis://{}", detour.address()));
     detour.delay(delay);
     scene.check_exact();
     assert_eq!(scene.openings(), 0);
@@ -37,8 +32,8 @@ fn fifty_milliseconds_more_change_nothing_within_the_deadline() {
 fn what_comes_after_the_deadline_is_given_back() {
     let redis = RedisServer::start();
     let detour = Detour::to(redis.address());
-    let mut scene = Scene::start(&format!("redis://{}", detour.address()));
-    detour.delay(Duration::from_millis(400));
+    let mut scene = Scene::impatient(&format!("redis://{}", detour.address()));
+    detour.delay(Duration::from_millis(600));
     scene.load.pass(5); // Those that were on their way.
     scene.check_away();
     detour.delay(Duration::ZERO);
@@ -52,13 +47,29 @@ fn connections_that_are_reset_charge_nobody_twice() {
     let redis = RedisServer::start();
     let detour = Detour::to(redis.address());
     let mut scene = Scene::start(&format!("redis://{}", detour.address()));
-    detour.lose_every(Some(20));
-    let rounds = scene.load.pass(200);
-    assert_eq!(scene.load.admitted(&rounds, OPEN), 200, "open rules admit");
-    assert!(scene.load.admitted(&rounds, CLOSED) > 0, "nothing was admitted between resets");
+    // Every question has a key of its own, so that each of them is seen in the counts.
+    let keys: Vec<&'static str> = (0..60).map(|number| &*format!("key-{number}").leak()).collect();
+    detour.lose_every(Some(8));
+    let first = scene.load.pass(1).start;
+    let is_admitted = |key: &&'static str| scene.ask(("closed", *key)).status == 200;
+    let (admitted, denied): (Vec<&str>, Vec<&str>) = keys.into_iter().partition(is_admitted);
+    let rounds = first..scene.load.pass(50).end;
     assert!(detour.lost() > 2, "nothing was lost");
     detour.lose_every(None);
     scene.check_recovers();
+    assert_eq!(scene.load.admitted(&rounds, OPEN), rounds.len() as u64, "open rules admit");
+    for key in &admitted {
+        assert_eq!(scene.counted(("closed", *key)), 1, "{key} was admitted once");
+    }
+    for key in &denied {
+        assert!(scene.counted(("closed", *key)) <= 1, "{key} was asked for once");
+    }
+    assert!(
+        !admitted.is_empty() && !denied.is_empty(),
+        "{} admitted, {} denied",
+        admitted.len(),
+        denied.len()
+    );
     scene.check_counted_at_least();
 }
 
@@ -66,16 +77,14 @@ fn connections_that_are_reset_charge_nobody_twice() {
 fn a_question_whose_answer_is_lost_is_not_asked_again() {
     let redis = RedisServer::start();
     let detour = Detour::to(redis.address());
-    let mut scene = Scene::of(launch(&format!("redis://{}", detour.address())), &[CLOSED]);
+    let mut scene = Scene::start(&format!("redis://{}", detour.address()));
     scene.load.finish();
-    for (key, lost) in [("carl", 1), ("dora", 2)] {
-        let connections = detour.lost();
-        detour.lose_every(Some(1));
+    for key in ["carl", "dora", "emil", "fred"] {
+        detour.lose_next();
         let reply = scene.ask(("closed", key));
         assert_eq!((reply.status, reply.the("x-tollgate-reason")), (503, "fail_closed: out of reach"));
-        assert!(detour.lost() > connections, "{lost}: no answer was lost");
-        detour.lose_every(None);
         scene.check_reached();
         assert_eq!(scene.counted(("closed", key)), 1, "asked twice, or never");
     }
+    assert_eq!(detour.lost(), 4);
 }

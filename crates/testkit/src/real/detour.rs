@@ -40,6 +40,8 @@ struct Trouble {
     delay: Duration,
     /// Every so many answers, one is lost with its connection.
     lose_every: Option<u64>,
+    /// So many answers are lost before that.
+    lose_next: u64,
     /// What comes instead of every answer.
     noise: Option<&'static [u8]>,
     /// Answers that came.
@@ -83,6 +85,11 @@ impl Detour {
     /// From now on, of so many answers one is lost, and the connection is reset. Nothing is lost with `None`.
     pub fn lose_every(&self, answers: Option<u64>) {
         lock(&self.way.trouble).lose_every = answers;
+    }
+
+    /// The next answer is lost, and its connection reset.
+    pub fn lose_next(&self) {
+        lock(&self.way.trouble).lose_next = 1;
     }
 
     /// From now on this comes instead of every answer, or the answers themselves again.
@@ -138,7 +145,9 @@ impl Way {
         let (delay, met) = {
             let mut trouble = lock(&self.trouble);
             trouble.answers += 1;
-            let is_lost = trouble.lose_every.is_some_and(|every| trouble.answers.is_multiple_of(every));
+            let is_unlucky = trouble.lose_every.is_some_and(|every| trouble.answers.is_multiple_of(every));
+            let is_lost = is_unlucky || trouble.lose_next > 0;
+            trouble.lose_next = trouble.lose_next.saturating_sub(1);
             (trouble.delay, (!is_lost).then_some(trouble.noise.unwrap_or(answer)))
         };
         if !delay.is_zero() {
