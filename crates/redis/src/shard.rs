@@ -14,7 +14,7 @@ use std::task::Waker;
 
 use tokio::sync::oneshot;
 use tollgate_core::Time;
-use tollgate_store::authority::breaker::{Admission, Breaker, Pass};
+use tollgate_store::authority::breaker::{Admission, Breaker, Pass, State as BreakerState};
 use tollgate_store::authority::queue::Queue;
 use tollgate_store::authority::{Failure, Question};
 
@@ -187,12 +187,15 @@ impl State {
         failure
     }
 
-    /// Hands an answer to its asker. One that nobody waits for any more says nothing about the shard: its asker has.
+    /// Hands an answer to its asker. One that nobody waits for any more says nothing about the shard: its asker has. Neither does one
+    /// that nobody ever waited for, unless it was a probe: each grant that comes too late is given back, and however late that
+    /// succeeds, it would make up for the failure.
     fn answer(&mut self, ticket: Ticket, answer: Answer, now: Time) -> Delivery {
         let pass = ticket.pass;
         let delivery = ticket.deliver(answer);
         match (delivery, answer) {
             (Delivery::TooLate, _) => {}
+            (Delivery::Unwanted, Ok(_)) if self.breaker.state(now) == BreakerState::Closed => {}
             (_, Ok(_)) => {
                 self.breaker.succeeded(pass, now);
             }
