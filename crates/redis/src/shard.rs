@@ -198,7 +198,9 @@ impl State {
         failure
     }
 
-    /// Hands an answer to its asker. One that nobody waits for any more says nothing about the shard: its asker has.
+    /// Hands an answer to its asker. One that nobody waits for any more says nothing about the shard: its asker has. Neither does one
+    /// that nobody ever waited for, unless it was a probe: each grant that comes too late is given back, and however late that
+    /// succeeds, it would make up for the failure.
     fn answer(&mut self, ticket: Ticket, answer: Answer, now: Time) -> Delivery {
         let pass = ticket.pass;
         let delivery = ticket.deliver(answer);

@@ -94,6 +94,30 @@ async fn slow_answers_open_the_breaker_and_take_nothing() {
 }
 
 #[tokio::test]
+async fn what_is_given_back_does_not_make_up_for_slowness() {
+    let server = RedisServer::start();
+    let relay = Relay::start(server.address()).await;
+    let (authority, limit) = (connect(&relay.text()).await, bucket(1_000));
+    // Every time other keys, so that each is granted, late.
+    let ask_many = async |round: u64, keys: u64, patience: Duration| {
+        let questions = (0..keys).map(|number| (take(round * 1_000 + number, &limit), None));
+        authority.ask_all(questions, patience).await
+    };
+    // Enough that went well to outweigh some rounds of failures.
+    assert!(ask_many(0, 1_000, common::PATIENCE).await.iter().all(Result::is_ok));
+    relay.delay_ms.store(12, Ordering::Relaxed);
+    let mut rounds = 0;
+    until("the breaker opens", async || {
+        rounds += 1;
+        let answers = ask_many(rounds, 50, Duration::from_millis(5)).await;
+        answers.contains(&Err(Failure::NotAsked)).then_some(())
+    })
+    .await;
+    assert!(rounds < 20, "only after {rounds} rounds");
+    assert!(authority.fleet().stats()[0].late_grants > 0);
+}
+
+#[tokio::test]
 async fn a_reply_that_is_lost_is_charged_once() {
     let server = RedisServer::start();
     let relay = Relay::start(server.address()).await;

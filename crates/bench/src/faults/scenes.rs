@@ -4,8 +4,8 @@ use std::error::Error;
 use std::thread;
 use std::time::Duration;
 
-use tollgate_testkit::real::Detour;
 use tollgate_testkit::real::redis::{RedisCluster, RedisSentinel, RedisServer};
+use tollgate_testkit::real::{Detour, until};
 
 use super::load::{Load, Seen};
 
@@ -129,6 +129,11 @@ fn shard_lost() -> Result<Seen, Box<dyn Error>> {
     cluster.masters[0].kill();
     thread::sleep(2 * LASTING);
     cluster.masters[0].restart();
+    // Until then it answers nobody: a master that comes back waits for two seconds before it keeps its slots again.
+    until("the shard is back", || {
+        let info = cluster.masters[0].client().run("CLUSTER INFO").text();
+        info.contains("cluster_state:ok").then_some(())
+    });
     load.end();
     load.finish()
 }

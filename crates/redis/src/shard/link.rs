@@ -20,9 +20,9 @@ use crate::wire::Reply;
 
 /// How long to wait before the next attempt: at first, and at most. A random part of up to a half is taken off.
 const PAUSE_MIN: Duration = Duration::from_millis(10);
-const PAUSE_MAX: Duration = Duration::from_secs(1);
-/// A connection that lived so long was a good one: the next is tried for soon.
-const LIFE_MIN: Span = Span::from_ticks(1_000_000_000);
+const PAUSE_MAX: Duration = Duration::from_millis(400);
+/// A connection that lived so long was a good one: the next is tried for soon. One that is no good says so with its first reply.
+const LIFE_MIN: Span = Span::from_ticks(25_000_000);
 /// How often silence is looked at.
 const WATCH_INTERVAL: Duration = Duration::from_millis(100);
 /// After so much silence the others of a Cluster are asked whether the node still keeps its keys.
@@ -66,10 +66,9 @@ impl Link {
     pub(crate) async fn run(self) {
         let mut pause = PAUSE_MIN;
         loop {
-            let began = self.shard.fleet.clock.now();
-            let broken = self.live().await;
+            let (broken, life) = self.live().await;
             self.come_down(&broken);
-            if self.shard.fleet.clock.now().since(began) >= LIFE_MIN {
+            if life >= LIFE_MIN {
                 pause = PAUSE_MIN;
             }
             sleep(jittered(pause)).await;
@@ -77,12 +76,13 @@ impl Link {
         }
     }
 
-    /// One connection's life.
-    async fn live(&self) -> Broken {
+    /// One connection's life: what ended it, and how long it was.
+    async fn live(&self) -> (Broken, Span) {
         let (node, mut connection, digests) = match self.open().await {
             Ok(opened) => opened,
-            Err(broken) => return broken,
+            Err(broken) => return (broken, Span::ZERO),
         };
+        let opened = self.shard.fleet.clock.now();
         tracing::info!(shard = self.shard.name, %node, "connected to Redis");
         self.come_up();
         let mut air = Air::new(digests);
@@ -92,14 +92,10 @@ impl Link {
             broken = self.watch() => broken,
             () = self.replaced(&node) => Broken::Replaced,
         };
+        let now = self.shard.fleet.clock.now();
         let mut state = self.shard.state();
-        air.crash(&mut Ground {
-            shard: &self.shard.name,
-            fleet: &self.shard.fleet,
-            state: &mut state,
-            now: self.shard.fleet.clock.now(),
-        });
-        broken
+        air.crash(&mut Ground { shard: &self.shard.name, fleet: &self.shard.fleet, state: &mut state, now });
+        (broken, now.since(opened))
     }
 
     /// Connects, and sees to it that the scripts are known.

@@ -51,6 +51,9 @@ pub enum StoreError {
     /// A file.
     #[error(transparent)]
     Secret(#[from] SecretError),
+    /// Somebody to trust, and nothing to trust them with.
+    #[error("`store_tls_ca` is given, but `store` begins with `redis`: write `rediss` to reach it by TLS")]
+    PlainAddress,
     /// TLS.
     #[error("TLS to the store: {0}")]
     Tls(#[from] TlsError),
@@ -112,7 +115,10 @@ impl StoreSettings {
         let read = |setting, path: &Option<PathBuf>| {
             path.clone().map(|path| NamedFile { setting, path }.read()).transpose()
         };
-        let Some(ca) = read("store_tls_ca", &self.tls_ca)?.filter(|_| is_wanted) else { return Ok(None) };
+        let Some(ca) = read("store_tls_ca", &self.tls_ca)? else { return Ok(None) };
+        if !is_wanted {
+            return Err(StoreError::PlainAddress);
+        }
         let certificate = read("store_tls_certificate", &self.tls_certificate)?;
         let identity = match (&certificate, read("store_tls_key", &self.tls_key)?) {
             (None, None) => None,
