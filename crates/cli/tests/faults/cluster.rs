@@ -1,11 +1,10 @@
 //! A Cluster that loses a shard, whose replicas take over, whose slots move.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 use serde_json::{Value, json};
-
 use tollgate_testkit::real::redis::{RedisCluster, RedisServer, Reply};
-
 use tollgate_testkit::real::{Tollgate, until};
 
 use crate::Scene;
@@ -59,7 +58,7 @@ fn scene(tollgate: Tollgate, placed: &[&Placed]) -> Scene {
 }
 
 /// All that was admitted by Redis is counted, and nothing else: that is, besides the load, the question that found the place.
-fn check_counted(scene: &Scene, rounds: &std::ops::Range<usize>, placed: &Placed) {
+fn check_counted(scene: &Scene, rounds: &Range<usize>, placed: &Placed) {
     let admitted = scene.load.admitted(rounds, placed.subject);
     assert_eq!(scene.counted(placed.subject), admitted + 1);
 }

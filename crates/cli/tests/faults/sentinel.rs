@@ -18,6 +18,7 @@ fn the_replica_that_takes_over_is_asked_and_remembers() {
     assert_eq!(scene.load.admitted(&rounds, OPEN), 30, "open rules admit");
     servers.wait_for_failover();
     scene.check_recovers();
+    assert!(scene.openings() > 0);
     assert_eq!(scene.counted(subject), 5);
     scene.load.finish();
 }

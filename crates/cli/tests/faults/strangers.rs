@@ -80,7 +80,7 @@ fn who_never_stops_answering_is_cut_off() {
 fn nonsense_in_the_middle_breaks_the_connection_and_no_count() {
     let redis = RedisServer::start();
     let detour = Detour::to(redis.address());
-    let mut scene = Scene::start(&format!("redis://{}", detour.address()));
+    let mut scene = Scene::impatient(&format!("redis://{}", detour.address()));
     let vitals = Vitals::watch(&scene.tollgate);
     for noise in [&b"*3\r\n:1\r\n+what"[..], b"$999999\r\n", b"\0\0\0\0", b"*0\r\n:7\r\n:7\r\n"] {
         let breaks = scene.metric("ratelimit_redis_errors_total", "");

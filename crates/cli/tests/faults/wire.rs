@@ -33,7 +33,7 @@ fn what_comes_after_the_deadline_is_given_back() {
     let redis = RedisServer::start();
     let detour = Detour::to(redis.address());
     let mut scene = Scene::impatient(&format!("redis://{}", detour.address()));
-    detour.delay(Duration::from_millis(600));
+    detour.delay(Duration::from_millis(1_500));
     scene.load.pass(5); // Those that were on their way.
     scene.check_away();
     detour.delay(Duration::ZERO);

@@ -3,7 +3,7 @@
 use std::thread;
 
 use tollgate_testkit::real::Tollgate;
-use tollgate_testkit::real::redis::{RedisClient, RedisServer};
+use tollgate_testkit::real::redis::{RedisClient, RedisServer, Reply};
 
 use crate::launch;
 
@@ -28,7 +28,7 @@ fn ask_all(tollgate: &Tollgate, subjects: &[(&str, &str)]) -> Vec<usize> {
     }
     let mut admitted = vec![0; subjects.len()];
     for place in (0..ASKS).flat_map(|_| 0..subjects.len()) {
-        let tollgate_testkit::real::redis::Reply::Array(answer) = client.receive().unwrap() else {
+        let Reply::Array(answer) = client.receive().unwrap() else {
             panic!("no answer");
         };
         admitted[place] += usize::try_from(answer[0].integer()).unwrap();

@@ -1,6 +1,7 @@
 //! Counters in a Redis that speaks TLS, knows users, and wants a password.
 
 use std::fs;
+use std::path::Path;
 
 use serde_json::json;
 use tollgate_testkit::real::redis::{RedisLaunch, RedisServer, Reply};
@@ -15,7 +16,7 @@ policies:
 ";
 
 /// A Redis that lets in whom this authority vouches for, and where.
-fn guarded(authority: &Authority, folder: &std::path::Path) -> (RedisServer, String) {
+fn guarded(authority: &Authority, folder: &Path) -> (RedisServer, String) {
     authority.write(folder, "ca");
     authority.vouch_for("localhost").write(folder, "redis");
     let place = Proxy::free_address();

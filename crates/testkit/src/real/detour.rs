@@ -53,6 +53,7 @@ struct Trouble {
 struct Connection {
     client: TcpStream,
     server: TcpStream,
+    is_reset: AtomicBool,
 }
 
 impl Detour {
@@ -163,7 +164,7 @@ impl Connection {
         for stream in [&client, &server] {
             stream.set_nodelay(true)?;
         }
-        Ok(Connection { client, server })
+        Ok(Connection { client, server, is_reset: AtomicBool::new(false) })
     }
 
     fn carry_questions(&self) {
@@ -187,12 +188,16 @@ impl Connection {
                 break;
             }
         }
-        let _ = self.client.shutdown(Shutdown::Both);
+        // Who is to be told of a reset must not be told of an end first.
+        if !self.is_reset.load(Ordering::SeqCst) {
+            let _ = self.client.shutdown(Shutdown::Both);
+        }
         let _ = self.server.shutdown(Shutdown::Both);
     }
 
     /// Ends it so that the client is told of a reset: nothing is said now, and closing without lingering says it.
     fn reset(&self) {
+        self.is_reset.store(true, Ordering::SeqCst);
         let _ = set_socket_linger(&self.client, Some(Duration::ZERO));
         let _ = self.client.shutdown(Shutdown::Read);
         let _ = self.server.shutdown(Shutdown::Both);
