@@ -58,7 +58,7 @@ domain: d
 descriptors:
 - {key: here, rate_limit: {unit: hour, requests_per_unit: 2, consistency: local}}
 - {key: us, rate_limit: {unit: hour, requests_per_unit: 2}}
-- {key: ms, rate_limit: {requests: 10000000000, period: 30d, algorithm: sliding_window}}
+- {key: ms, rate_limit: {requests: 100000, period: 30d, algorithm: sliding_window}}
 ";
     let engine = sharing(rules, b"");
     let at = |descriptor: &str, later_ns: u64| {
