@@ -92,12 +92,11 @@ pub(super) fn ask(plan: &Plan, address: SocketAddr, number: u64, clients: usize)
         let (key, cost) = (plan.draw(&mut random), 1 + random.below(COST_MAX));
         let policy = policies()[key as usize % policies().len()].name;
         let body = format!(r#"{{"policy": "{policy}", "key": "{key}", "cost": {cost}}}"#);
-        let outcome = match client.send("POST", "/v1/check", &[], &body) {
-            Ok(reply) => outcome(&reply.body),
-            Err(_) => {
-                client = Client::connect(address)?;
-                Outcome::Unanswered
-            }
+        let outcome = if let Ok(reply) = client.send("POST", "/v1/check", &[], &body) {
+            outcome(&reply.body)
+        } else {
+            client = Client::connect(address)?;
+            Outcome::Unanswered
         };
         asked.push(Asked { key, cost, outcome });
     }

@@ -144,7 +144,8 @@ fn ask(engine: &Engine, request: &Request<'_>) {
         for cost in COSTS {
             let request = request.cost(cost);
             // However often somebody looks, nothing changes.
-            let [first, second] = [(); 2].map(|()| engine.decide(&request.peek(), now).map(seen));
+            let [first, second] =
+                [(); 2].map(|()| engine.decide(&request.peek(), now).map(|verdict| seen(&verdict)));
             assert_eq!(first, second, "{request:?}");
             let decided = engine.decide(&request, now);
             // A look at several descriptors takes each for itself, though one may leave nothing for the next.
@@ -165,7 +166,7 @@ fn ask(engine: &Engine, request: &Request<'_>) {
     }
 }
 
-fn seen(verdict: Verdict) -> (bool, Vec<Ruling>) {
+fn seen(verdict: &Verdict) -> (bool, Vec<Ruling>) {
     (verdict.allowed(), verdict.rulings().to_vec())
 }
 

@@ -36,7 +36,7 @@ impl Drop for Begun<'_> {
     }
 }
 
-impl<'g> Begun<'g> {
+impl Begun<'_> {
     /// What has to be asked of shared counters.
     pub(crate) fn questions(&self) -> &[Question] {
         match &self.step {

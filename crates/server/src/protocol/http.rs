@@ -89,9 +89,10 @@ where
     I: AsyncRead + AsyncWrite + Unpin,
 {
     // The short way answers at once. Where counters are shared, answers may have to be waited for.
-    let left = match service.gate.is_sharing() {
-        false => quick::serve(&mut stream, &service.gate, &mut drain).await,
-        true => Left::All,
+    let left = if service.gate.is_sharing() {
+        Left::All
+    } else {
+        quick::serve(&mut stream, &service.gate, &mut drain).await
     };
     let answer = move |request| service.clone().answer(request);
     match left {

@@ -151,8 +151,7 @@ impl HiddenText {
         };
         let file = NamedFile { setting, path };
         let text = String::from_utf8(file.read()?).map_err(|_| file.unusable("is not text"))?;
-        let text =
-            text.strip_suffix('\n').map(|text| text.strip_suffix('\r').unwrap_or(text)).unwrap_or(&text);
+        let text = text.strip_suffix('\n').map_or(&*text, |text| text.strip_suffix('\r').unwrap_or(text));
         if text.is_empty() {
             return Err(file.unusable("is empty"));
         }

@@ -113,7 +113,7 @@ impl Session<'_> {
             }
         }
         text.clear();
-        self.pending = Pending { text, decisions, ..Pending::default() };
+        self.pending = Pending { decisions, text, ..Pending::default() };
     }
 
     /// Adds a call that brings its own limit.

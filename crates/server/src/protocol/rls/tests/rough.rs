@@ -235,11 +235,11 @@ fn data_bytes(heard: &[u8]) -> usize {
 /// The kinds and payloads of the frames that are there as a whole.
 fn frames(mut heard: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
     std::iter::from_fn(move || {
-        let (head, rest) = heard.split_first_chunk::<9>()?;
-        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
+        let (prefix, rest) = heard.split_first_chunk::<9>()?;
+        let length = u32::from_be_bytes([0, prefix[0], prefix[1], prefix[2]]) as usize;
         let (payload, rest) = rest.split_at_checked(length)?;
         heard = rest;
-        Some((head[3], payload))
+        Some((prefix[3], payload))
     })
 }
 
