@@ -261,7 +261,7 @@ fn a_lease_that_somebody_made_up_asks_for_little() {
     let check = |holds: u128, expected: usize| {
         let mut lease = "00".repeat(8);
         for name in 0..holds {
-            lease += &format!("{}{name:032x}{:016x}", "ff".repeat(8), 1);
+            lease.extend(["ff".repeat(8), format!("{name:032x}{:016x}", 1)]);
         }
         assert_eq!(engine.release(&lease.parse().unwrap(), START).questions.len(), expected);
     };
