@@ -111,7 +111,7 @@ impl Settings {
             tls: None,
             prefix: "tollgate".to_owned(),
             connect_timeout: Duration::from_secs(1),
-            deny_slots: 1 << 16,
+            deny_slots: 1 << 18,
             nodes: None,
             pins: Vec::new(),
         }
