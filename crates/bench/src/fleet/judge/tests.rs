@@ -1,3 +1,4 @@
+//! The judge condemns what an oracle would not admit, and nothing else.
 use tollgate_testkit::Spec;
 
 use super::over_admissions;

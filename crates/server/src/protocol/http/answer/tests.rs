@@ -1,3 +1,4 @@
+//! What a verdict looks like as JSON, where counters are shared.
 use tollgate::authority::{Failure, Grant};
 use tollgate::core::{Decision, Outcome, Time};
 use tollgate::{Clock, Engine, EngineSettings, Request, Source, Step};
