@@ -57,7 +57,7 @@ pub use decision::{Decision, Outcome};
 pub use error::LimitError;
 pub use limit::{Limit, State};
 pub use rate::Rate;
-pub use script::{Script, Scripted, Verb};
+pub use script::{CallKey, CallWriter, Script, Scripted, Verb};
 pub use share::Share;
 pub use shared::{Answer, SharedLimit};
 pub use time::{Span, Tick, Time};

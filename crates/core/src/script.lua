@@ -1,16 +1,10 @@
--- The beginning of every script: the arguments are counted, and the time is taken. NUMBERS is how many numbers a limit of this script has.
+-- The beginning of every script: what is common to all keys of a call.
 local KEYS, ARGV, call, floor, ceil = KEYS, ARGV, redis.call, math.floor, math.ceil
 -- Numbers are written as whole ones by hand: left to itself, Lua keeps 14 digits, and Redis takes a microsecond for each.
 local format = string.format
 
 -- Before anything is done: half of a call would charge some keys and not others.
-local place = 2
-for _ = 1, #KEYS do
-  local numbers = NUMBERS
-  if ARGV[place + 3] == '0' then numbers = numbers + 5 end -- No period: the boundaries of a calendar follow.
-  place = place + 3 + numbers + 3 * ARGV[place + 2 + numbers]
-end
-if place ~= #ARGV + 1 then return redis.error_reply('ERR wrong number of arguments') end
+if ARGV[#ARGV] ~= '.' then return redis.error_reply('ERR a call without its end') end
 
 local seconds, micros, slack_ms
 if ARGV[1] == '0' then
@@ -22,6 +16,18 @@ else
   seconds, slack_ms = (ARGV[1] - micros) / 1000000, 60100
 end
 local now_us = seconds * 1000000 + micros
-local reply, filled = { seconds, micros, 0, 0, 0, 0 }, 2
-place = 2
+local reply, filled, place = { seconds, micros, 0, 0, 0, 0 }, 2, 2
+
+local PEEK, BOOK, GIVE_BACK, RELEASE, RESET = -1, -2, -3, -4, -5
+
+-- The verb, the units, and a moment or a holder. A take is written as its units alone, and that is its verb.
+local function next_ask()
+  local verb = ARGV[place] + 0
+  if verb >= 0 then
+    place = place + 1
+    return verb, verb, 0
+  end
+  place = place + 3
+  return verb, ARGV[place - 2] + 0, ARGV[place - 1] + 0
+end
 

@@ -8,7 +8,7 @@ use crate::algorithm::concurrency::Holder;
 use crate::decision::{Decision, Outcome};
 use crate::error::LimitError;
 use crate::limit::Limit;
-use crate::script::{NUMBER_MAX, Script};
+use crate::script::Script;
 use crate::time::{Span, Tick, Time};
 
 /// A limit at the tick of a shared count.
@@ -37,9 +37,6 @@ pub enum Answer {
 }
 
 impl SharedLimit {
-    /// The largest number that a script is sent: a moment or a holder beyond it belongs to nobody.
-    pub const NUMBER_MAX: u64 = NUMBER_MAX;
-
     /// The limit of a rule, which counts nanoseconds, at the finest tick that a script can count in.
     pub fn new(limit: &Limit) -> Result<SharedLimit, LimitError> {
         let ticks = [Tick::MICROSECOND, Tick::MILLISECOND, Tick::SECOND];
@@ -96,7 +93,7 @@ impl SharedLimit {
 
     /// What comes before the asks of a key in a script's arguments: the tick, the jitter, the numbers of the limit. All keys of a fleet have
     /// the same hash everywhere, so all agree on its jitter. `around` is the time that it should be in Redis, in ticks.
-    pub fn put_numbers(&self, key_hash: u64, around: Time, mut put: impl FnMut(u64)) {
+    pub(crate) fn put_numbers(&self, key_hash: u64, around: Time, mut put: impl FnMut(u64)) {
         put(self.tick.length_us());
         put(self.limit.key_time(key_hash, Time::default()).0);
         self.limit.put_numbers(around, &mut put);

@@ -144,13 +144,14 @@ fn states_of_larger_limits_are_trimmed() {
         let [large, small] = [50, 3].map(|units| SharedLimit::in_ticks(make(units), TICK).unwrap());
         let key = large.limit().algorithm().as_bytes();
         let mut state = large.limit().fresh();
-        let steps = [(Verb::Take, 45), (Verb::Take, 1), (Verb::Peek, 1), (Verb::Book, 1), (Verb::Take, 0)];
-        for (number, (verb, units)) in steps.into_iter().enumerate() {
+        let (take, peek, book) =
+            ((Verb::Take, Intent::Take), (Verb::Peek, Intent::Peek), (Verb::Book, Intent::Book));
+        let steps = [(take, 45), (take, 1), (peek, 1), (book, 1), (take, 0)];
+        for (number, ((verb, intent), units)) in steps.into_iter().enumerate() {
             let (now, shared) = (NOON + 7_000 * number as u64, if number == 0 { &large } else { &small });
             let asks = [(verb, units, 0)];
             let counter = Counter { key, limit: shared, key_hash: 0, around: at(now), asks: &asks };
             let [_, span, remaining, reset_after] = caller.call(Some(now), &[counter])[0];
-            let intent = [Intent::Peek, Intent::Take, Intent::Book][verb as usize];
             let ask = Ask { cost: Cost::new(units), now: at(now), intent };
             let expected = shared.limit().decide(&mut state, ask);
             let what = format!("{:?}: {verb:?} {units} after {number} steps", shared.limit());

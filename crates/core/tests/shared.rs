@@ -3,9 +3,9 @@
 
 use proptest::prelude::*;
 use tollgate_core::{
-    Answer, Ask, Blocked, Calendar, CalendarUnit, Concurrency, Cost, Decision, FixedWindow, Holder, Intent,
-    LeakyQueue, Limit, LimitError, OldestCounts, Outcome, Refund, SharedLimit, SlidingLog, SlidingWindow,
-    Span, SubWindows, Tick, TokenBucket, Windows,
+    Answer, Ask, Blocked, Calendar, CalendarUnit, CallKey, CallWriter, Concurrency, Cost, Decision,
+    FixedWindow, Holder, Intent, LeakyQueue, Limit, LimitError, OldestCounts, Outcome, Refund, SharedLimit,
+    SlidingLog, SlidingWindow, Span, SubWindows, Tick, TokenBucket, Verb, Windows,
 };
 use tollgate_testkit::{Spec, Trace};
 
@@ -91,10 +91,16 @@ fn what_is_remembered_one_by_one_keeps_its_numbers() {
     check(Blocked, Some((Blocked, Tick::MICROSECOND)));
 }
 
-fn numbers(limit: impl Into<Limit>, key_hash: u64) -> Vec<u64> {
+fn key(limit: &SharedLimit, hash: u64) -> CallKey<'_> {
+    CallKey { limit, hash, around: at(90_000_000_000) }
+}
+
+/// What stands before the asks of a key that has one.
+fn numbers(limit: impl Into<Limit>, hash: u64) -> Vec<i64> {
     let mut numbers = Vec::new();
     let shared = SharedLimit::new(&limit.into()).unwrap();
-    shared.put_numbers(key_hash, at(90_000_000_000), |number| numbers.push(number));
+    CallWriter::default().key(key(&shared, hash), 1, |number| numbers.push(number));
+    assert_eq!(numbers.remove(0), 1);
     numbers
 }
 
@@ -107,6 +113,47 @@ fn numbers_are_put_in_the_order_that_scripts_read() {
         FixedWindow::in_windows(5, Windows::Calendar(Calendar::utc(CalendarUnit::Day, Tick::NANOSECOND)));
     let days = [0, 1, 2, 3, 4].map(|day| day * 86_400_000_000);
     assert_eq!(numbers(day.unwrap().jittered(), 7), [&[1, 0, 5, 0], &days[..]].concat());
+}
+
+#[test]
+fn numbers_are_left_out_where_they_are_those_of_the_key_before() {
+    let share = |limit: SlidingWindow| SharedLimit::new(&limit.into()).unwrap();
+    let (one, other) =
+        (share(SlidingWindow::new(rate(5, SECOND))), share(SlidingWindow::new(rate(5, SECOND)).jittered()));
+    let mut writer = CallWriter::default();
+    let mut check = |limit: &SharedLimit, hash: u64, asks: usize, expected: &[i64]| {
+        let mut numbers = Vec::new();
+        writer.key(key(limit, hash), asks, |number| numbers.push(number));
+        assert_eq!(numbers, expected, "{limit:?}");
+    };
+    check(&one, 7, 2, &[2, 1, 0, 5, 1_000_000]);
+    check(&one, 8, 3, &[-3]);
+    check(&one.clone(), 8, 1, &[-1]);
+    check(&other, 8, 1, &[1, 1, 8, 5, 1_000_000]);
+    check(&other, 8, 1, &[-1]);
+    check(&other, 9, 1, &[1, 1, 9, 5, 1_000_000]);
+    check(&one, 9, 1, &[1, 1, 0, 5, 1_000_000]);
+    writer.begin();
+    let mut numbers = Vec::new();
+    writer.key(key(&one, 9), 1, |number| numbers.push(number));
+    assert_eq!(numbers.len(), 5, "another call does not know of this one");
+}
+
+#[test]
+fn a_take_is_written_as_its_units() {
+    let limit = SharedLimit::new(&SlidingWindow::new(rate(5, SECOND)).into()).unwrap();
+    let check = |ask: (Verb, u64, u64), expected: &[i64]| {
+        let mut numbers = Vec::new();
+        CallWriter::ask(&limit, ask, |number| numbers.push(number));
+        assert_eq!(numbers, expected, "{ask:?}");
+    };
+    check((Verb::Take, 3, 0), &[3]);
+    check((Verb::Take, 0, 0), &[0]);
+    check((Verb::Peek, 3, 0), &[-1, 3, 0]);
+    check((Verb::Book, 3, 0), &[-2, 3, 0]);
+    check((Verb::GiveBack, 3, 17), &[-3, 3, 17]);
+    check((Verb::Release, 0, u64::MAX), &[-4, 0, (1 << 53) - 1]);
+    check((Verb::Reset, 0, 0), &[-5, 0, 0]);
 }
 
 #[test]

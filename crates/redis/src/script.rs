@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use tollgate_core::{Script, SharedLimit, Time, Verb};
+use tollgate_core::{CallKey, CallWriter, Script, SharedLimit, Time, Verb};
 use tollgate_store::authority::queue::List;
 use tollgate_store::authority::{Act, Grant, SharedKey};
 
@@ -46,12 +46,12 @@ pub(crate) fn write_time(made_up_us: Option<u64>, arguments: &mut Arguments) {
 }
 
 /// Writes the limit and the asks of one key. Where windows follow a calendar, those around this time are told.
-pub(crate) fn write(list: &List<Ticket>, around: Time, arguments: &mut Arguments) {
+pub(crate) fn write(list: &List<Ticket>, around: Time, writer: &mut CallWriter, arguments: &mut Arguments) {
     let limit = list.limit();
-    limit.put_numbers(hash(list.key()), limit.moment(around), |number| arguments.number(number));
-    arguments.number(list.asks.len() as u64);
+    let key = CallKey { limit, hash: hash(list.key()), around: limit.moment(around) };
+    writer.key(key, list.asks.len(), |number| arguments.number(number));
     for asked in &list.asks {
-        let (verb, units, extra) = match asked.act {
+        let ask = match asked.act {
             Act::Peek(cost) => (Verb::Peek, cost.units(), 0),
             Act::Take(cost) => (Verb::Take, cost.units(), 0),
             Act::Book(cost) => (Verb::Book, cost.units(), 0),
@@ -59,9 +59,7 @@ pub(crate) fn write(list: &List<Ticket>, around: Time, arguments: &mut Arguments
             Act::Release(holder) => (Verb::Release, 0, holder.number()),
             Act::Reset => (Verb::Reset, 0, 0),
         };
-        arguments.number(verb as u64);
-        arguments.number(limit.clamp(units));
-        arguments.number(extra.min(SharedLimit::NUMBER_MAX));
+        CallWriter::ask(limit, ask, |number| arguments.number(number));
     }
 }
 

@@ -58,7 +58,7 @@ impl Arguments {
         self.count += 1;
     }
 
-    pub(crate) fn number(&mut self, number: u64) {
+    pub(crate) fn number(&mut self, number: i64) {
         let mut digits = itoa::Buffer::new();
         self.text(digits.format(number).as_bytes());
     }

@@ -14,12 +14,18 @@ local function remove(key, hold)
   call('ZREM', key, hold, 'u' .. hold)
 end
 
+local tick, now, units_max, hold_max
 for i = 1, #KEYS do
-  local key, tick = KEYS[i], ARGV[place] + 0
-  local units_max, hold_max, asks = ARGV[place + 2] + 0, ARGV[place + 3] + 0, ARGV[place + 4] + 0
-  place = place + 5
+  local key, asks = KEYS[i], ARGV[place] + 0
+  place = place + 1
+  if asks > 0 then
+    tick, units_max, hold_max = ARGV[place] + 0, ARGV[place + 2] + 0, ARGV[place + 3] + 0
+    now = floor(now_us / tick)
+    place = place + 4
+  else
+    asks = -asks
+  end
 
-  local now = floor(now_us / tick)
   local held, last, changed = number_below(key, 'held'), 0, false
   local expired = {}
   if held then
@@ -31,16 +37,16 @@ for i = 1, #KEYS do
   end
 
   for _ = 1, asks do
-    local verb, units = ARGV[place], ARGV[place + 1] + 0
+    local verb, units, holder = next_ask()
     local outcome, span = 0, 0
     local fits = held + units <= units_max
-    local takes = fits and units > 0 and (verb == '1' or verb == '2')
-    if takes or verb == '3' or verb == '4' then
+    local takes = fits and units > 0 and (verb >= 0 or verb == BOOK)
+    if takes or verb == GIVE_BACK or verb == RELEASE then
       for e = 1, #expired do remove(key, expired[e]) end
       changed = changed or #expired > 0
       expired = {}
     end
-    if verb == '3' then
+    if verb == GIVE_BACK then
       -- The newest units go.
       if units >= held then
         if held > 0 then
@@ -61,15 +67,15 @@ for i = 1, #KEYS do
           held, units = held - held_there, units - held_there
         end
       end
-    elseif verb == '4' then
-      local hold = format('%016d', ARGV[place + 2])
+    elseif verb == RELEASE then
+      local hold = format('%016d', holder)
       if call('ZSCORE', key, hold) then
         held, changed = held - units_of(key, hold), true
         remove(key, hold)
       else
         outcome = 2
       end
-    elseif verb == '5' then
+    elseif verb == RESET then
       call('DEL', key)
       held, expired, changed = 0, {}, true
     elseif takes then
@@ -84,7 +90,7 @@ for i = 1, #KEYS do
     reply[filled + 1], reply[filled + 2] = outcome, span
     reply[filled + 3] = held < units_max and units_max - held or 0
     reply[filled + 4] = -1
-    filled, place = filled + 4, place + 3
+    filled = filled + 4
   end
 
   if changed then

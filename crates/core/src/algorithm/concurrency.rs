@@ -167,7 +167,7 @@ impl Holders {
     }
 }
 
-static SCRIPT: Script = script!("Concurrency", numbers: 2, "concurrency.lua");
+static SCRIPT: Script = script!("Concurrency", "concurrency.lua");
 
 impl Scripted for Concurrency {
     const SCRIPT: Option<&'static Script> = Some(&SCRIPT);

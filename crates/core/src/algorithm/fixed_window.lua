@@ -1,30 +1,36 @@
 -- The twin of fixed_window.rs. A key holds the start of its window and what it has counted. Numbers: units, period. A calendar has no
 -- period (0), and five boundaries after it: of the window before the asker's, of its own, and of two more.
+local all_stored = call('MGET', unpack(KEYS))
+local tick, offset, now, units_max, count_max, start, finish, finish_of_next
 for i = 1, #KEYS do
-  local key, tick, offset = KEYS[i], ARGV[place] + 0, ARGV[place + 1] + 0
-  local units_max, period = ARGV[place + 2] + 0, ARGV[place + 3] + 0
-  local count_max, now = 2 * units_max, floor(now_us / tick) + offset
-  local start, finish, finish_of_next
-  place = place + 4
-  if period > 0 then
-    start = now - now % period
-    finish, finish_of_next = start + period, start + 2 * period
-  else
-    for b = place, place + 2 do
-      if now >= ARGV[b] + 0 and now < ARGV[b + 1] + 0 then
-        start, finish, finish_of_next = ARGV[b] + 0, ARGV[b + 1] + 0, ARGV[b + 2] + 0
-      end
-    end
-    place = place + 5
-  end
-  local asks = ARGV[place] + 0
+  local key, asks = KEYS[i], ARGV[place] + 0
   place = place + 1
+  if asks > 0 then
+    local period
+    tick, offset, units_max, period = ARGV[place] + 0, ARGV[place + 1] + 0, ARGV[place + 2] + 0, ARGV[place + 3] + 0
+    count_max, now = 2 * units_max, floor(now_us / tick) + offset
+    place = place + 4
+    if period > 0 then
+      start = now - now % period
+      finish, finish_of_next = start + period, start + 2 * period
+    else
+      start = nil
+      for b = place, place + 2 do
+        if now >= ARGV[b] + 0 and now < ARGV[b + 1] + 0 then
+          start, finish, finish_of_next = ARGV[b] + 0, ARGV[b + 1] + 0, ARGV[b + 2] + 0
+        end
+      end
+      place = place + 5
+    end
+  else
+    asks = -asks
+  end
 
   local stored, is_ahead, changed = false, false, false
   -- Where the count is stored, and where it counts.
   local stored_start, count_start, count_finish, count = start, start, finish, 0
   if start then
-    stored = call('GET', key)
+    stored = all_stored[i]
     if stored then
       local s, c = string.match(stored, '^(%d+) (%d+)$')
       s, c = s + 0, c + 0
@@ -36,28 +42,28 @@ for i = 1, #KEYS do
   end
 
   for _ = 1, asks do
-    local verb, units = ARGV[place], ARGV[place + 1] + 0
+    local verb, units, moment = next_ask()
     local outcome, span = 0, 0
     if not start then
       outcome = 4
-    elseif verb == '3' then
-      local counted_at = ARGV[place + 2] + offset
+    elseif verb == GIVE_BACK then
+      local counted_at = moment + offset
       if count > 0 and (is_ahead or (counted_at >= start and counted_at < finish)) then
         count, changed = count - units, true
         if count < 0 then count = 0 end
       end
-    elseif verb == '4' then
+    elseif verb == RELEASE then
       outcome = 2
-    elseif verb == '5' then
+    elseif verb == RESET then
       count, changed = 0, true
     else
       local allowed = count + units <= units_max
-      if allowed and units > 0 and verb ~= '0' then
+      if allowed and units > 0 and verb ~= PEEK then
         stored_start, count, changed = count_start, count + units, true
-      elseif not allowed and units > 0 and verb == '2' then
+      elseif not allowed and units > 0 and verb == BOOK then
         stored_start, count, changed = count_start, count + units, true
         if count > count_max then count = count_max end
-      elseif verb == '1' and stored_start > count_start then
+      elseif verb >= 0 and stored_start > count_start then
         stored_start, changed = count_start, true -- It was trimmed.
       end
       if units > units_max then
@@ -72,7 +78,7 @@ for i = 1, #KEYS do
     reply[filled + 1], reply[filled + 2] = outcome, span
     reply[filled + 3] = start and count < units_max and units_max - count or 0
     reply[filled + 4] = start and count_finish - now or -1
-    filled, place = filled + 4, place + 3
+    filled = filled + 4
   end
 
   if changed then

@@ -192,7 +192,7 @@ impl Count {
     }
 }
 
-static SCRIPT: Script = script!("FixedWindow", numbers: 2, "fixed_window.lua");
+static SCRIPT: Script = script!("FixedWindow", "fixed_window.lua");
 
 impl Scripted for FixedWindow {
     const SCRIPT: Option<&'static Script> = Some(&SCRIPT);

@@ -1,38 +1,43 @@
 -- The twin of leaky_queue.rs. A key holds the moment at which the next request may start. Numbers: interval, units, the longest wait.
+local stored = call('MGET', unpack(KEYS))
+local tick, now, interval, units_max, wait_max, debt_max
 for i = 1, #KEYS do
-  local key, tick = KEYS[i], ARGV[place] + 0
-  local interval, units_max, wait_max = ARGV[place + 2] + 0, ARGV[place + 3] + 0, ARGV[place + 4] + 0
-  local asks = ARGV[place + 5] + 0
-  place = place + 6
+  local key, next, asks = KEYS[i], stored[i], ARGV[place] + 0
+  place = place + 1
+  if asks > 0 then
+    tick, interval, units_max = ARGV[place] + 0, ARGV[place + 2] + 0, ARGV[place + 3] + 0
+    wait_max, now = ARGV[place + 4] + 0, floor(now_us / tick)
+    debt_max = wait_max + 2 * units_max * interval
+    place = place + 5
+  else
+    asks = -asks
+  end
 
-  local debt_max, now = wait_max + 2 * units_max * interval, floor(now_us / tick)
-  local next = call('GET', key)
   local wait_stored = next and next - now or 0
   local wait = wait_stored
   if wait < 0 then wait = 0 elseif wait > debt_max then wait = debt_max end
   local changed = false
 
   for _ = 1, asks do
-    local verb, units = ARGV[place], ARGV[place + 1] + 0
+    local verb, units = next_ask()
     local cost = units * interval
     local outcome, span = 0, 0
-    place = place + 3
-    if verb == '3' then
+    if verb == GIVE_BACK then
       if wait > 0 then
         wait, changed = wait - cost, true
         if wait < 0 then wait = 0 end
       end
-    elseif verb == '4' then
+    elseif verb == RELEASE then
       outcome = 2
-    elseif verb == '5' then
+    elseif verb == RESET then
       wait, changed = 0, true
     else
-      if verb == '1' and wait_stored > debt_max then changed = true end -- It was trimmed.
+      if verb >= 0 and wait_stored > debt_max then changed = true end -- It was trimmed.
       if units <= units_max and wait <= wait_max then
         span = wait
-        if units > 0 and verb ~= '0' then wait, changed = wait + cost, true end
+        if units > 0 and verb ~= PEEK then wait, changed = wait + cost, true end
       else
-        if verb == '2' and units > 0 then
+        if verb == BOOK and units > 0 then
           wait, changed = wait + cost, true
           if wait > debt_max then wait = debt_max end
         end

@@ -135,7 +135,7 @@ impl Packed for LeakyQueue {
     }
 }
 
-static SCRIPT: Script = script!("LeakyQueue", numbers: 3, "leaky_queue.lua");
+static SCRIPT: Script = script!("LeakyQueue", "leaky_queue.lua");
 
 impl Scripted for LeakyQueue {
     const SCRIPT: Option<&'static Script> = Some(&SCRIPT);

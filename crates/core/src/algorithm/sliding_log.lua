@@ -80,29 +80,34 @@ local function leaves_at(log, over, now)
   return taken_at + log.period
 end
 
+local tick, now, units_max, period
 for i = 1, #KEYS do
-  local tick = ARGV[place] + 0
-  local units_max, period, asks = ARGV[place + 2] + 0, ARGV[place + 3] + 0, ARGV[place + 4] + 0
-  place = place + 5
+  local asks = ARGV[place] + 0
+  place = place + 1
+  if asks > 0 then
+    tick, units_max, period = ARGV[place] + 0, ARGV[place + 2] + 0, ARGV[place + 3] + 0
+    now = floor(now_us / tick)
+    place = place + 4
+  else
+    asks = -asks
+  end
 
-  local now = floor(now_us / tick)
   local log = { key = KEYS[i], period = period }
   read(log, now)
 
   for _ = 1, asks do
-    local verb, units = ARGV[place], ARGV[place + 1] + 0
+    local verb, units = next_ask()
     local outcome, span = 0, 0
-    place = place + 3
-    if verb == '3' then
+    if verb == GIVE_BACK then
       if units > 0 then
         write(log, now, tick)
         read(log, now)
         give_back(log, units)
         read(log, now)
       end
-    elseif verb == '4' then
+    elseif verb == RELEASE then
       outcome = 2
-    elseif verb == '5' then
+    elseif verb == RESET then
       call('DEL', log.key)
       read(log, now)
     else
@@ -111,8 +116,8 @@ for i = 1, #KEYS do
       if units > 0 then
         local counted = 0
         if allowed then
-          if verb ~= '0' then counted = units end
-        elseif verb == '2' then
+          if verb ~= PEEK then counted = units end
+        elseif verb == BOOK then
           counted = 2 * units_max - used
           if counted > units then counted = units elseif counted < 0 then counted = 0 end
         end

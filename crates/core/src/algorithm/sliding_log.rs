@@ -146,7 +146,7 @@ impl Algorithm for SlidingLog {
     }
 }
 
-static SCRIPT: Script = script!("SlidingLog", numbers: 2, "sliding_log.lua");
+static SCRIPT: Script = script!("SlidingLog", "sliding_log.lua");
 
 impl Scripted for SlidingLog {
     const SCRIPT: Option<&'static Script> = Some(&SCRIPT);

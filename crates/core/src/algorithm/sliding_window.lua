@@ -1,15 +1,22 @@
 -- The twin of sliding_window.rs. A key holds the start of its window, what that has counted, and what the window before has.
 -- Numbers: units, period.
+local all_stored = call('MGET', unpack(KEYS))
+local tick, offset, now, units_max, count_max, period, start
 for i = 1, #KEYS do
-  local key, tick, offset = KEYS[i], ARGV[place] + 0, ARGV[place + 1] + 0
-  local units_max, period, asks = ARGV[place + 2] + 0, ARGV[place + 3] + 0, ARGV[place + 4] + 0
-  place = place + 5
+  local key, asks = KEYS[i], ARGV[place] + 0
+  place = place + 1
+  if asks > 0 then
+    tick, offset, units_max, period = ARGV[place] + 0, ARGV[place + 1] + 0, ARGV[place + 2] + 0, ARGV[place + 3] + 0
+    count_max, now = 2 * units_max, floor(now_us / tick) + offset
+    start = now - now % period
+    place = place + 4
+  else
+    asks = -asks
+  end
 
-  local count_max, now = 2 * units_max, floor(now_us / tick) + offset
-  local start = now - now % period
   -- Where the counts are stored, and where they count.
   local stored_start, count_start, current, previous = start, start, 0, 0
-  local stored, is_ahead, changed = call('GET', key), false, false
+  local stored, is_ahead, changed = all_stored[i], false, false
   if stored then
     local s, c, p = string.match(stored, '^(%d+) (%d+) (%d+)$')
     s, c, p = s + 0, c + 0, p + 0
@@ -27,10 +34,10 @@ for i = 1, #KEYS do
   local faded = ceil(previous * left / period)
 
   for _ = 1, asks do
-    local verb, units = ARGV[place], ARGV[place + 1] + 0
+    local verb, units, moment = next_ask()
     local outcome, span = 0, 0
-    if verb == '3' then
-      local counted_at = ARGV[place + 2] + offset
+    if verb == GIVE_BACK then
+      local counted_at = moment + offset
       if is_ahead or (counted_at >= start and counted_at < start + period) then
         if current > 0 then current, changed = current - units, true end
         if current < 0 then current = 0 end
@@ -39,9 +46,9 @@ for i = 1, #KEYS do
         if previous < 0 then previous = 0 end
         faded = ceil(previous * left / period)
       end
-    elseif verb == '4' then
+    elseif verb == RELEASE then
       outcome = 2
-    elseif verb == '5' then
+    elseif verb == RESET then
       current, previous, faded, changed = 0, 0, 0, true
     else
       local room = units_max - current - units
@@ -49,13 +56,13 @@ for i = 1, #KEYS do
       local counted = 0
       if units > 0 then
         if allowed then
-          if verb ~= '0' then counted = units end
-        elseif verb == '2' then
+          if verb ~= PEEK then counted = units end
+        elseif verb == BOOK then
           counted = count_max - faded - current
           if counted > units then counted = units elseif counted < 0 then counted = 0 end
         end
       end
-      if counted > 0 or (verb == '1' and stored_start > count_start) then
+      if counted > 0 or (verb >= 0 and stored_start > count_start) then
         stored_start, current, changed = count_start, current + counted, true
       end
       if units > units_max then
@@ -80,7 +87,7 @@ for i = 1, #KEYS do
     reply[filled + 1], reply[filled + 2] = outcome, span
     reply[filled + 3] = used < units_max and units_max - used or 0
     reply[filled + 4] = count_start + period - now
-    filled, place = filled + 4, place + 3
+    filled = filled + 4
   end
 
   if changed then

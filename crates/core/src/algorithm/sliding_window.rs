@@ -326,7 +326,7 @@ impl SlidingWindow {
     }
 }
 
-static SCRIPT: Script = script!("SlidingWindow", numbers: 2, "sliding_window.lua");
+static SCRIPT: Script = script!("SlidingWindow", "sliding_window.lua");
 
 impl Scripted for SlidingWindow {
     const SCRIPT: Option<&'static Script> = Some(&SCRIPT);

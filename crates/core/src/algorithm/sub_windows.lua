@@ -1,16 +1,23 @@
 -- The twin of sub_windows.rs. A key holds the start of its newest sub-window and what the last ones have counted, the newest first.
 -- Numbers: units, how many sub-windows, their period, whether the oldest counts as a whole (1) or by its overlap (0).
+local all_stored = call('MGET', unpack(KEYS))
+local tick, offset, now, units_max, oldest_age, period, start, is_whole
 for i = 1, #KEYS do
-  local key, tick, offset = KEYS[i], ARGV[place] + 0, ARGV[place + 1] + 0
-  local units_max, oldest_age, period = ARGV[place + 2] + 0, ARGV[place + 3] + 0, ARGV[place + 4] + 0
-  local is_whole, asks = ARGV[place + 5] == '1', ARGV[place + 6] + 0
-  place = place + 7
+  local key, asks = KEYS[i], ARGV[place] + 0
+  place = place + 1
+  if asks > 0 then
+    tick, offset, units_max = ARGV[place] + 0, ARGV[place + 1] + 0, ARGV[place + 2] + 0
+    oldest_age, period, is_whole = ARGV[place + 3] + 0, ARGV[place + 4] + 0, ARGV[place + 5] == '1'
+    now = floor(now_us / tick) + offset
+    start = now - now % period
+    place = place + 6
+  else
+    asks = -asks
+  end
 
-  local now = floor(now_us / tick) + offset
-  local start = now - now % period
   -- Where the counts are stored, and where they count. counts[1] is the newest; counts[oldest_age + 1] the oldest that matters.
   local stored_start, count_start, counts, younger = start, start, {}, 0
-  local stored, is_ahead, changed = call('GET', key), false, false
+  local stored, is_ahead, changed = all_stored[i], false, false
   for age = 0, oldest_age do counts[age + 1] = 0 end
   if stored then
     local age
@@ -37,12 +44,12 @@ for i = 1, #KEYS do
   if not is_whole then oldest = ceil(oldest * left / period) end
 
   for _ = 1, asks do
-    local verb, units = ARGV[place], ARGV[place + 1] + 0
+    local verb, units, moment = next_ask()
     local outcome, span = 0, 0
-    if verb == '3' then
+    if verb == GIVE_BACK then
       local age = 0
       if not is_ahead then
-        local counted_at = ARGV[place + 2] + offset
+        local counted_at = moment + offset
         age = (start - (counted_at - counted_at % period)) / period
       end
       local count = counts[age + 1]
@@ -55,9 +62,9 @@ for i = 1, #KEYS do
           oldest = is_whole and count - units or ceil((count - units) * left / period)
         end
       end
-    elseif verb == '4' then
+    elseif verb == RELEASE then
       outcome = 2
-    elseif verb == '5' then
+    elseif verb == RESET then
       for age = 0, oldest_age do counts[age + 1] = 0 end
       younger, oldest, changed = 0, 0, true
     else
@@ -66,13 +73,13 @@ for i = 1, #KEYS do
       local counted = 0
       if units > 0 then
         if allowed then
-          if verb ~= '0' then counted = units end
-        elseif verb == '2' then
+          if verb ~= PEEK then counted = units end
+        elseif verb == BOOK then
           counted = 2 * units_max - used
           if counted > units then counted = units elseif counted < 0 then counted = 0 end
         end
       end
-      if counted > 0 or (verb == '1' and stored_start > count_start) then
+      if counted > 0 or (verb >= 0 and stored_start > count_start) then
         stored_start, counts[1], younger, changed = count_start, counts[1] + counted, younger + counted, true
       end
       if units > units_max then
@@ -105,7 +112,7 @@ for i = 1, #KEYS do
     reply[filled + 1], reply[filled + 2] = outcome, span
     reply[filled + 3] = used < units_max and units_max - used or 0
     reply[filled + 4] = oldest_age * period - now % (oldest_age * period)
-    filled, place = filled + 4, place + 3
+    filled = filled + 4
   end
 
   if changed then

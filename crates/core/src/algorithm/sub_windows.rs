@@ -247,7 +247,7 @@ impl Algorithm for SubWindows {
     }
 }
 
-static SCRIPT: Script = script!("SubWindows", numbers: 4, "sub_windows.lua");
+static SCRIPT: Script = script!("SubWindows", "sub_windows.lua");
 
 impl Scripted for SubWindows {
     const SCRIPT: Option<&'static Script> = Some(&SCRIPT);

@@ -1,40 +1,44 @@
 -- The twin of token_bucket.rs. A key holds its TAT. Numbers: interval, burst, the longest backlog.
+local stored = call('MGET', unpack(KEYS))
+local tick, now, interval, burst, backlog_max, capacity
 for i = 1, #KEYS do
-  local key, tick = KEYS[i], ARGV[place] + 0
-  local interval, burst, backlog_max = ARGV[place + 2] + 0, ARGV[place + 3] + 0, ARGV[place + 4] + 0
-  local asks = ARGV[place + 5] + 0
-  place = place + 6
+  local key, tat, asks = KEYS[i], stored[i], ARGV[place] + 0
+  place = place + 1
+  if asks > 0 then
+    tick, interval, burst = ARGV[place] + 0, ARGV[place + 2] + 0, ARGV[place + 3] + 0
+    backlog_max, capacity, now = ARGV[place + 4] + 0, burst * interval, floor(now_us / tick)
+    place = place + 5
+  else
+    asks = -asks
+  end
 
-  local capacity, now = burst * interval, floor(now_us / tick)
-  local tat = call('GET', key)
   local backlog_stored = tat and tat - now or 0
   local backlog = backlog_stored
   if backlog < 0 then backlog = 0 elseif backlog > backlog_max then backlog = backlog_max end
   local changed = false
 
   for _ = 1, asks do
-    local verb, units = ARGV[place], ARGV[place + 1] + 0
+    local verb, units = next_ask()
     local cost = units * interval
     local outcome, span = 0, 0
-    place = place + 3
-    if verb == '3' then
+    if verb == GIVE_BACK then
       if backlog > 0 then
         backlog, changed = backlog - cost, true
         if backlog < 0 then backlog = 0 end
       end
-    elseif verb == '4' then
+    elseif verb == RELEASE then
       outcome = 2
-    elseif verb == '5' then
+    elseif verb == RESET then
       backlog, changed = 0, true
     elseif units <= burst and backlog + cost <= capacity then
-      if units > 0 and verb ~= '0' then backlog, changed = backlog + cost, true end
+      if units > 0 and verb ~= PEEK then backlog, changed = backlog + cost, true end
     else
-      if verb == '2' and units > 0 then
+      if verb == BOOK and units > 0 then
         local debt_end = 2 * capacity
         if debt_end < backlog then debt_end = backlog end
         backlog, changed = backlog + cost, true
         if backlog > debt_end then backlog = debt_end end
-      elseif verb == '1' and backlog_stored > backlog then
+      elseif verb >= 0 and backlog_stored > backlog then
         changed = true -- It was trimmed.
       end
       if units > burst then outcome = 3 else outcome, span = 1, backlog + cost - capacity end

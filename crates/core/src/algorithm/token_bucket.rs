@@ -170,7 +170,7 @@ impl Packed for TokenBucket {
 }
 
 /// What is shared by all that is a bucket.
-static SCRIPT: Script = script!("TokenBucket", numbers: 3, "token_bucket.lua");
+static SCRIPT: Script = script!("TokenBucket", "token_bucket.lua");
 
 impl Scripted for TokenBucket {
     const SCRIPT: Option<&'static Script> = Some(&SCRIPT);

@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
-use tollgate_core::Time;
+use tollgate_core::{CallWriter, Script, Time};
 use tollgate_store::authority::queue::{Flight, FlightLimits, List};
 use tollgate_store::authority::{Failure, Question};
 
@@ -42,8 +42,9 @@ pub(super) struct Air {
     pub(super) moved: Vec<Moved>,
     /// The names under which Redis knows the scripts.
     digests: Digests,
-    /// Room for the arguments of a call.
+    /// Room for the arguments of a call, and what writes them.
     arguments: Arguments,
+    writer: CallWriter,
 }
 
 /// Who is concerned by what happens in the air, and when it happens.
@@ -95,6 +96,7 @@ impl Air {
             moved: Vec::new(),
             digests,
             arguments: Arguments::default(),
+            writer: CallWriter::default(),
         }
     }
 
@@ -137,14 +139,17 @@ impl Air {
             return self.fail(call, Failure::Refused, ground); // It should not have come here.
         };
         self.arguments.clear();
-        self.arguments.number(lists.len() as u64);
+        self.arguments.text(itoa::Buffer::new().format(lists.len()).as_bytes());
         for list in lists {
             ground.fleet.keys.write(list.key(), &mut self.arguments);
         }
         script::write_time(ground.fleet.made_up_us(), &mut self.arguments);
+        self.writer.begin();
         for list in lists {
-            script::write(list, call.manner.around.unwrap_or(ground.now), &mut self.arguments);
+            let around = call.manner.around.unwrap_or(ground.now);
+            script::write(list, around, &mut self.writer, &mut self.arguments);
         }
+        self.arguments.text(Script::END.as_bytes());
         if lists.iter().any(|list| list.asks.iter().any(|asked| asked.ticket.is_asking)) {
             outgoing.command(&[b"ASKING"]);
             self.expected.push_back(Expected::Nothing);

@@ -146,10 +146,10 @@ fn an_announced_array_takes_no_room_before_it_comes() {
 fn writes_commands() {
     let (mut commands, mut arguments) = (Commands::default(), Arguments::default());
     arguments.number(0);
-    arguments.number(u64::MAX);
+    arguments.number(i64::MIN);
     arguments.text(b"k\r\n");
     commands.command(&[b"PING"]);
     commands.command_with(&[b"EVALSHA", b"ab"], &arguments);
-    let expected = "*1\r\n$4\r\nPING\r\n*5\r\n$7\r\nEVALSHA\r\n$2\r\nab\r\n$1\r\n0\r\n$20\r\n18446744073709551615\r\n$3\r\nk\r\n\r\n";
+    let expected = "*1\r\n$4\r\nPING\r\n*5\r\n$7\r\nEVALSHA\r\n$2\r\nab\r\n$1\r\n0\r\n$20\r\n-9223372036854775808\r\n$3\r\nk\r\n\r\n";
     assert_eq!(String::from_utf8_lossy(commands.bytes()), expected);
 }

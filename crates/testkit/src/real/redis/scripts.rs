@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use tollgate_core::{
-    Answer, Ask, Cost, Decision, Intent, Limit, Outcome, Refund, Script, SharedLimit, Span, State, Tick,
-    Time, Verb,
+    Answer, Ask, CallKey, CallWriter, Cost, Decision, Intent, Limit, Outcome, Refund, Script, SharedLimit,
+    Span, State, Tick, Time, Verb,
 };
 
 use super::client::{RedisClient, Reply};
@@ -62,16 +62,15 @@ impl ScriptCaller {
         arguments.extend(counters.iter().map(|counter| counter.key.to_vec()));
         // Two digits at least: a single zero asks for the time of Redis.
         arguments.push(now_us.map_or("0".to_owned(), |now_us| format!("{now_us:02}")).into_bytes());
-        for counter in counters {
-            let mut put = |number: u64| arguments.push(number.to_string().into_bytes());
-            counter.limit.put_numbers(counter.key_hash, counter.around, &mut put);
-            put(counter.asks.len() as u64);
-            for &(verb, units, extra) in counter.asks {
-                put(verb as u64);
-                put(counter.limit.clamp(units));
-                put(extra.min(SharedLimit::NUMBER_MAX));
+        let mut writer = CallWriter::default();
+        for &Counter { limit, key_hash: hash, around, asks, .. } in counters {
+            let mut put = |number: i64| arguments.push(number.to_string().into_bytes());
+            writer.key(CallKey { limit, hash, around }, asks.len(), &mut put);
+            for &ask in asks {
+                CallWriter::ask(limit, ask, &mut put);
             }
         }
+        arguments.push(Script::END.into());
         arguments
     }
 
