@@ -81,6 +81,9 @@ pub struct Refund {
     pub units: u64,
     /// When they were taken: a window gives back only what it counted itself.
     pub counted_at: Time,
+    /// Whether it is to be as if they had never been taken: what has come back by itself since then does not come back once more, or others who
+    /// have asked meanwhile would have more than without them.
+    pub undoes: bool,
     /// The moment of giving back.
     pub now: Time,
 }
@@ -88,6 +91,18 @@ pub struct Refund {
 impl Refund {
     /// Gives back what was taken just now.
     pub const fn at_once(units: u64, now: Time) -> Refund {
-        Refund { units, counted_at: now, now }
+        Refund { units, counted_at: now, undoes: false, now }
+    }
+
+    /// Takes back that so many units were taken at a moment.
+    pub const fn undo(units: u64, counted_at: Time, now: Time) -> Refund {
+        Refund { units, counted_at, undoes: true, now }
+    }
+
+    /// By how much a backlog becomes shorter. Of what is undone, the time is subtracted that has passed since: whatever was taken before and after, the
+    /// backlog without it would be shorter by at least the rest.
+    pub(crate) fn backlog_ticks(&self, interval_ticks: u64) -> u64 {
+        let ticks = self.units.saturating_mul(interval_ticks);
+        if self.undoes { ticks.saturating_sub(self.now.since(self.counted_at).0) } else { ticks }
     }
 }

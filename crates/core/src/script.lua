@@ -18,6 +18,15 @@ end
 local now_us = seconds * 1000000 + micros
 local reply, filled, place = { seconds, micros, 0, 0, 0, 0 }, 2, 2
 
+-- Whoever gives units back says when they were counted, or that it does not matter.
+local ANY_MOMENT = 9007199254740991
+
+-- By how much a backlog becomes shorter: less the time since then, in which as much has come back by itself.
+local function undone(cost, counted_at, now)
+  local passed = counted_at < now and now - counted_at or 0
+  return passed < cost and cost - passed or 0
+end
+
 local PEEK, BOOK, GIVE_BACK, RELEASE, RESET = -1, -2, -3, -4, -5
 
 -- The verb, the units, and a moment or a holder. A take is written as its units alone, and that is its verb.

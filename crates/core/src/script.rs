@@ -47,7 +47,7 @@ pub enum Verb {
     Peek = -1,
     /// Writes down what is already spent.
     Book = -2,
-    /// Gives units back. The third value is the moment at which they were counted, in ticks.
+    /// Gives units back. The third value is a moment in ticks: see [`SharedLimit::refund_moment`].
     GiveBack = -3,
     /// Ends a hold. The third value is the number of the holder.
     Release = -4,

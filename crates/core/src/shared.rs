@@ -8,7 +8,7 @@ use crate::algorithm::concurrency::Holder;
 use crate::decision::{Decision, Outcome};
 use crate::error::LimitError;
 use crate::limit::Limit;
-use crate::script::Script;
+use crate::script::{NUMBER_MAX, Script};
 use crate::time::{Span, Tick, Time};
 
 /// A limit at the tick of a shared count.
@@ -102,6 +102,15 @@ impl SharedLimit {
     /// The units of an ask as they are sent: what is beyond every number of the limit is answered like any other such cost.
     pub fn clamp(&self, units: u64) -> u64 {
         units.min(self.cost_max)
+    }
+
+    /// The third value of units that are given back: when they were counted. Who does not undo (see [`Refund::undoes`]) takes any of a bucket or a log.
+    ///
+    /// [`Refund::undoes`]: crate::Refund::undoes
+    pub fn refund_moment(&self, counted_at: Time, undoes: bool) -> u64 {
+        let is_windowed =
+            matches!(self.limit, Limit::FixedWindow(_) | Limit::SlidingWindow(_) | Limit::SubWindows(_));
+        if undoes || is_windowed { counted_at.0 } else { NUMBER_MAX }
     }
 
     /// A moment of a timeline of nanoseconds since 1970, in ticks.

@@ -196,7 +196,7 @@ fn a_window_with_other_units_goes_on() {
     assert!(take(&large, &mut state, 100, 7));
     let mut state = small.adapt(&large, &state, at(8));
     assert_eq!(small.used(&state, at(8)), 20, "trimmed to the limit and as much debt");
-    small.give_back(&mut state, Refund { units: 11, counted_at: at(7), now: at(9) });
+    small.give_back(&mut state, Refund { counted_at: at(7), ..Refund::at_once(11, at(9)) });
     assert!(take(&small, &mut state, 1, 9));
     assert_eq!(promise(&small, &mut state, 1, 9), Some(41));
 }

@@ -101,7 +101,7 @@ proptest! {
         let (mut state, now) = lived(&limit, &spec, &trace);
         let counted_at = at(now.ticks().saturating_sub(ago));
         let used = limit.used(&state, now);
-        limit.give_back(&mut state, Refund { units, counted_at, now });
+        limit.give_back(&mut state, Refund { counted_at, ..Refund::at_once(units, now) });
         prop_assert!(limit.used(&state, now) <= used);
         let peek = Ask::peek(Cost::ZERO, now);
         let remaining = limit.decide(&mut state, peek).remaining;
@@ -109,6 +109,43 @@ proptest! {
         let unused = answers(&limit, &limit.fresh(), &spec, now);
         for (refunded, unused) in answers(&limit, &state, &spec, now).into_iter().zip(unused) {
             prop_assert!(!refunded.is_allowed() || unused.is_allowed());
+        }
+    }
+
+    /// Somebody takes units and learns of it too late, so that is undone a while after. Whatever others got meanwhile and afterwards, they would
+    /// have got without him too.
+    #[test]
+    fn what_is_undone_lets_nobody_else_have_more(
+        spec in Spec::any(),
+        trace in Trace::strategy(1),
+        takes in prop::collection::vec((0_u64..80, 1_u64..40, prop::option::weighted(0.4, 0_usize..6)), 1..40),
+    ) {
+        let limit = spec.limit();
+        if matches!(limit, Limit::Concurrency(_)) {
+            return Ok(()); // What is held has a name, by which it is released.
+        }
+        let (mut state, mut without, mut now) = (limit.fresh(), limit.fresh(), trace.start);
+        let mut owed: Vec<(usize, u64, Time)> = Vec::new();
+        for (number, (gap, share, undone_after)) in takes.into_iter().enumerate() {
+            now = plus(now, u64::try_from(u128::from(spec.beat()) * u128::from(gap) / 64).unwrap());
+            if now >= Time::MAX {
+                return Ok(());
+            }
+            owed.retain(|&(due, units, counted_at)| {
+                if due <= number {
+                    limit.give_back(&mut state, Refund::undo(units, counted_at, now));
+                }
+                due > number
+            });
+            let ask = Ask::take(cost(&spec, share), now);
+            if limit.decide(&mut state, ask).is_allowed() {
+                if let Some(steps) = undone_after {
+                    owed.push((number + 1 + steps, ask.cost.units(), now));
+                } else {
+                    let alone = limit.decide(&mut without, ask);
+                    prop_assert!(alone.is_allowed(), "take {} at {:?} passes because of others: {:?}", number, now, alone);
+                }
+            }
         }
     }
 

@@ -52,7 +52,7 @@ impl Story {
     }
 
     fn gives_back(&mut self, now: u64, units: u64, counted_at: u64) -> &mut Story {
-        let refund = Refund { units, counted_at: at(counted_at), now: at(now) };
+        let refund = Refund { counted_at: at(counted_at), ..Refund::at_once(units, at(now)) };
         self.limit.give_back(&mut self.state, refund);
         self
     }

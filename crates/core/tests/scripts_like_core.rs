@@ -83,7 +83,13 @@ fn time_may_step_back() {
                 Act::GiveBack(..) if matches!(limit, Limit::SlidingLog(_) | Limit::Concurrency(_)) => {}
                 // Of the window that is open: what belongs to one that is past, a script leaves alone.
                 Act::GiveBack(back, _) => {
-                    let refund = Refund::at_once(units(&spec, back), at(now));
+                    let units = units(&spec, back);
+                    let is_bucket =
+                        matches!(limit, Limit::TokenBucket(_) | Limit::LeakyBucket(_) | Limit::LeakyQueue(_));
+                    let refund = match number % 2 {
+                        1 if is_bucket => Refund::undo(units, at(now.saturating_sub(gap)), at(now)),
+                        _ => Refund::at_once(units, at(now)),
+                    };
                     scripts.give_back(b"key", &limit, refund);
                 }
             }
@@ -188,7 +194,8 @@ fn keys_with_a_jitter_have_clocks_of_their_own() {
                 let counter = Counter { key: &key, limit: &shared, key_hash, around: at(now), asks: &asks };
                 let answer = caller.call(Some(now), &[counter])[0];
                 let expected = shared.limit().decide(&mut state, Ask::take(Cost::ONE, clock(now)));
-                let refund = Refund { units: asks[1].1, counted_at: clock(counted_at), now: clock(now) };
+                let refund =
+                    Refund { counted_at: clock(counted_at), ..Refund::at_once(asks[1].1, clock(now)) };
                 shared.limit().give_back(&mut state, refund);
                 let got = (answer[0] == 0, answer[2], answer[3]);
                 let reset_after = expected.reset_after.unwrap().ticks().cast_signed();

@@ -229,7 +229,7 @@ impl Pending {
 fn undo(question: &Question, grant: &Grant) -> Option<Question> {
     let act = match (question.act, grant.holder) {
         (Act::Take(_), Some(holder)) => Act::Release(holder),
-        (Act::Take(cost), None) => Act::GiveBack { units: cost.units(), counted_at: grant.at },
+        (Act::Take(cost), None) => Act::GiveBack { units: cost.units(), counted_at: grant.at, undoes: true },
         _ => return None,
     };
     Some(Question { act, ..question.clone() })
@@ -238,7 +238,7 @@ fn undo(question: &Question, grant: &Grant) -> Option<Question> {
 fn give_back_here(engine: &Engine, taken: &[Taken], now: Time) {
     for Taken { key, limit, units, since, holder, .. } in taken {
         // The authority was waited for meanwhile: another window may have begun.
-        let refund = Refund { units: *units, counted_at: *since, now };
+        let refund = Refund::undo(*units, *since, now);
         match holder {
             Some(holder) => drop(engine.ledger.release(*key, limit, *holder, now)),
             None => engine.ledger.give_back(*key, limit, refund),

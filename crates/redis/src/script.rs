@@ -55,7 +55,9 @@ pub(crate) fn write(list: &List<Ticket>, around: Time, writer: &mut CallWriter, 
             Act::Peek(cost) => (Verb::Peek, cost.units(), 0),
             Act::Take(cost) => (Verb::Take, cost.units(), 0),
             Act::Book(cost) => (Verb::Book, cost.units(), 0),
-            Act::GiveBack { units, counted_at } => (Verb::GiveBack, units, counted_at.ticks()),
+            Act::GiveBack { units, counted_at, undoes } => {
+                (Verb::GiveBack, units, limit.refund_moment(counted_at, undoes))
+            }
             Act::Release(holder) => (Verb::Release, 0, holder.number()),
             Act::Reset => (Verb::Reset, 0, 0),
         };

@@ -81,7 +81,9 @@ pub(crate) fn undo(act: Act, grant: &Grant) -> Option<Act> {
         (Act::Take(Cost::ZERO), _) => None,
         (Act::Take(_), _) if !grant.decision.is_allowed() => None,
         (Act::Take(_), Some(holder)) => Some(Act::Release(holder)),
-        (Act::Take(cost), None) => Some(Act::GiveBack { units: cost.units(), counted_at: grant.at }),
+        (Act::Take(cost), None) => {
+            Some(Act::GiveBack { units: cost.units(), counted_at: grant.at, undoes: true })
+        }
         _ => None, // What is booked was spent, whoever waits.
     }
 }

@@ -54,7 +54,11 @@ impl Subject for Played {
     }
 
     fn give_back(&mut self, key: &[u8], _limit: &Limit, refund: Refund) {
-        self.act(key, Act::GiveBack { units: refund.units, counted_at: refund.counted_at }, refund.now);
+        self.act(
+            key,
+            Act::GiveBack { units: refund.units, counted_at: refund.counted_at, undoes: refund.undoes },
+            refund.now,
+        );
     }
 }
 

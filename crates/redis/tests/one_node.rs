@@ -39,7 +39,7 @@ async fn takes_gives_back_and_resets() {
         "{denied:?}"
     );
 
-    let back = Act::GiveBack { units: 2, counted_at: first.at };
+    let back = Act::GiveBack { units: 2, counted_at: first.at, undoes: false };
     assert!(ask(&authority, question(1, &limit, back)).await.is_ok());
     assert_eq!(remaining(&authority, 1, &limit).await, 2);
     assert!(ask(&authority, take(1, &limit)).await.unwrap().decision.is_allowed(), "a denial was remembered");

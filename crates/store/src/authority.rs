@@ -59,6 +59,8 @@ pub enum Act {
         units: u64,
         /// When they were taken: [`Grant::at`].
         counted_at: Time,
+        /// Whether it is to be as if they had never been taken: see [`tollgate_core::Refund::undoes`].
+        undoes: bool,
     },
     /// Ends a hold.
     Release(Holder),

@@ -19,12 +19,12 @@ for i = 1, #KEYS do
   local changed = false
 
   for _ = 1, asks do
-    local verb, units = next_ask()
+    local verb, units, counted_at = next_ask()
     local cost = units * interval
     local outcome, span = 0, 0
     if verb == GIVE_BACK then
       if wait > 0 then
-        wait, changed = wait - cost, true
+        wait, changed = wait - undone(cost, counted_at, now), true
         if wait < 0 then wait = 0 end
       end
     elseif verb == RELEASE then

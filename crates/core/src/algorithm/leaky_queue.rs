@@ -99,7 +99,7 @@ impl Algorithm for LeakyQueue {
     fn give_back(&self, next: &mut Time, refund: Refund) {
         let wait_ticks = self.wait_ticks(*next, refund.now);
         if wait_ticks > 0 {
-            let refund_ticks = refund.units.saturating_mul(self.interval.number());
+            let refund_ticks = refund.backlog_ticks(self.interval.number());
             *next = refund.now.plus(Span(wait_ticks.saturating_sub(refund_ticks)));
         }
     }

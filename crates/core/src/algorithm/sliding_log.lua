@@ -96,14 +96,17 @@ for i = 1, #KEYS do
   read(log, now)
 
   for _ = 1, asks do
-    local verb, units = next_ask()
+    local verb, units, counted_at = next_ask()
     local outcome, span = 0, 0
     if verb == GIVE_BACK then
       if units > 0 then
         write(log, now, tick)
         read(log, now)
-        give_back(log, units)
-        read(log, now)
+        -- Where others have come since, what is undone must not be theirs, which count for longer.
+        if counted_at == ANY_MOMENT or counted_at == log.newest_at then
+          give_back(log, units)
+          read(log, now)
+        end
       end
     elseif verb == RELEASE then
       outcome = 2

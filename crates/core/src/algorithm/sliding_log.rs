@@ -119,6 +119,10 @@ impl Algorithm for SlidingLog {
 
     fn give_back(&self, log: &mut Log, refund: Refund) {
         let mut units = refund.units;
+        // Others have come since: what leaves must not be theirs, which count for longer.
+        if refund.undoes && log.entries.back().is_none_or(|newest| newest.taken_at != refund.counted_at) {
+            return;
+        }
         while let Some(newest) = log.entries.back_mut() {
             if newest.units > units {
                 newest.units -= units;

@@ -131,7 +131,7 @@ impl Algorithm for TokenBucket {
     fn give_back(&self, tat: &mut Time, refund: Refund) {
         let backlog_ticks = self.backlog_ticks(*tat, refund.now);
         if backlog_ticks > 0 {
-            let refund_ticks = refund.units.saturating_mul(self.interval.number());
+            let refund_ticks = refund.backlog_ticks(self.interval.number());
             *tat = refund.now.plus(Span(backlog_ticks.saturating_sub(refund_ticks)));
         }
     }

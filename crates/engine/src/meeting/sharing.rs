@@ -89,7 +89,7 @@ impl Meeting<'_> {
             && charge.intent != Intent::Peek
             && !matches!(charge.limit, Limit::Concurrency(_));
         let counted_at = shared.counter.limit.moment(self.now);
-        is_refund.then_some(Act::GiveBack { units: charge.cost.units(), counted_at })
+        is_refund.then_some(Act::GiveBack { units: charge.cost.units(), counted_at, undoes: false })
     }
 
     /// Takes what the limits of this process admit, if all do.

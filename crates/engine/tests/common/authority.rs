@@ -35,8 +35,8 @@ impl Authority {
             Act::Peek(cost) => ask(state, Ask::peek(cost, at)),
             Act::Take(cost) => ask(state, Ask::take(cost, at)),
             Act::Book(cost) => ask(state, Ask::book(cost, at)),
-            Act::GiveBack { units, counted_at } => {
-                limit.give_back(state, Refund { units, counted_at, now: at });
+            Act::GiveBack { units, counted_at, undoes } => {
+                limit.give_back(state, Refund { units, counted_at, undoes, now: at });
                 ask(state, Ask::peek(Cost::ZERO, at))
             }
             Act::Release(holder) => (release(limit, state, holder, at), None),

@@ -51,6 +51,7 @@ impl<'a> Play<'a> {
                 let refund = Refund {
                     units,
                     counted_at: Time::from_ticks(counted_at),
+                    undoes: false,
                     now: Time::from_ticks(self.now),
                 };
                 self.give_back(step.key, refund, subject);

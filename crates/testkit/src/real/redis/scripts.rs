@@ -240,7 +240,9 @@ impl Subject for Scripts {
     }
 
     fn give_back(&mut self, key: &[u8], limit: &Limit, refund: Refund) {
-        let ask = (Verb::GiveBack, refund.units, refund.counted_at.ticks());
+        let shared = SharedLimit::in_ticks(limit.clone(), self.tick).expect("a limit that is shared");
+        let moment = shared.refund_moment(refund.counted_at, refund.undoes);
+        let ask = (Verb::GiveBack, refund.units, moment);
         self.act(Deed { key, limit, ask, now: refund.now }, |state| limit.give_back(state, refund));
     }
 }
