@@ -4,13 +4,13 @@ mod batch;
 
 use std::cell::Cell;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::{mem, slice};
+use std::{iter, mem, slice};
 
 use arc_swap::{ArcSwapOption, Guard};
 use thiserror::Error;
 use tollgate_core::{Cost, Decision, Holder, Intent, Limit, LimitError, Outcome, SharedLimit, Time};
 use tollgate_policy::{Consistency, DefaultAlgorithm, FileSpec, Problems, Quota, Snapshot, Source, read_all};
-use tollgate_store::authority::{Act, Failure, Grant, Question};
+use tollgate_store::authority::{Act, Directed, Failure, Grant, Pin, Question};
 use tollgate_store::{Charge, Key, Ledger, LedgerError, LedgerSettings, Stats};
 
 use crate::fleet::{Fleet, SharedCounter};
@@ -65,7 +65,7 @@ pub struct Resumed {
     /// What is held now, if the request asked for something to hold.
     pub lease: Option<Lease>,
     /// What the authority is to be told, such as units that are given back. Nobody waits for it.
-    pub tell: Vec<Question>,
+    pub tell: Vec<Directed>,
 }
 
 /// What became of a lease that was released.
@@ -74,7 +74,7 @@ pub struct Released {
     /// Whether it held anything in this process.
     pub here: bool,
     /// What the authority is to be told: whether it held anything there, it will answer.
-    pub questions: Vec<Question>,
+    pub questions: Vec<Directed>,
 }
 
 /// Decides requests by rules. Shared by reference between threads; does no I/O and never waits for anybody.
@@ -135,6 +135,16 @@ impl Engine {
     #[must_use]
     pub fn sharing(self, secret: &[u8]) -> Engine {
         Engine { fleet: Some(Fleet::new(secret)), ..self }
+    }
+
+    /// An engine that has the shared counters of some names kept at places of their own. A name is the key of a policy or of a throttle, or a value
+    /// of a descriptor that all who share its counter have in common, such as a tenant; of several, the first in the descriptor counts.
+    #[must_use]
+    pub fn pinning(mut self, pins: impl IntoIterator<Item = (String, Pin)>) -> Engine {
+        if let Some(fleet) = &mut self.fleet {
+            fleet.set_pins(pins);
+        }
+        self
     }
 
     /// Whether counters are shared, so that answers may have to be waited for.
@@ -211,8 +221,9 @@ impl Engine {
                 lease.get_or_insert_with(|| self.leases.start()).add(key, holder);
             }
         }
-        for (name, holder) in settled.held {
-            lease.get_or_insert_with(|| self.leases.start()).add_shared(name, holder);
+        for held in &settled.held {
+            let pinned = held.pin.and_then(|pin| self.fleet.as_ref()?.pinned_at(pin));
+            lease.get_or_insert_with(|| self.leases.start()).add_shared(held, pinned.unwrap_or_default());
         }
         Resumed { verdict, lease, tell: settled.tell }
     }
@@ -259,9 +270,10 @@ impl Engine {
                     let key = self.ledger.key(key);
                     released.here |= self.ledger.release(key, self.leases.any_limit(), holder, now);
                 }
-                Hold::Shared { name, holder } => {
+                Hold::Shared { name, holder, pinned } => {
                     let limit = Arc::clone(self.leases.any_shared_limit());
-                    released.questions.push(Question { key: name, limit, act: Act::Release(holder) });
+                    let question = Question { key: name, limit, act: Act::Release(holder) };
+                    released.questions.push((question, self.pin_of(iter::once(pinned))));
                 }
             }
         }
@@ -282,7 +294,8 @@ impl Engine {
             let counter = fleet.counter(bytes, SharedLimit::new(limit).ok()?.into());
             let intent = if self.switches.spares_domain("") { Intent::Peek } else { Intent::Take };
             let act = pending::act(intent, Cost::new(cost));
-            Some(Question { key: counter.name, limit: counter.limit, act })
+            let question = Question { key: counter.name, limit: counter.limit, act };
+            Some((question, fleet.pin_of(iter::once(key))))
         });
         let throttle = Throttle { key: self.ledger.key(bytes), limit: limit.clone(), cost, question };
         self.ledger.prefetch(slice::from_ref(&throttle.charge()));
@@ -380,6 +393,11 @@ impl Engine {
         Some(fleet.counter(key, limit))
     }
 
+    /// Where the shared counters of these names are kept, if at a place of their own.
+    pub(crate) fn pin_of<'n>(&self, names: impl Iterator<Item = &'n [u8]>) -> Option<Pin> {
+        self.fleet.as_ref()?.pin_of(names)
+    }
+
     /// What this process may spend of a limit on its own.
     pub(crate) fn share_of(&self, limit: &Limit, percent: Option<u8>) -> Limit {
         self.fleet.as_ref().map_or_else(|| limit.clone(), |fleet| fleet.share_of(limit, percent))
@@ -438,12 +456,12 @@ pub struct Throttle {
     key: Key,
     limit: Limit,
     cost: u64,
-    question: Option<Question>,
+    question: Option<Directed>,
 }
 
 impl Throttle {
     /// What an authority has to be asked, where counters are shared.
-    pub fn question(&self) -> Option<&Question> {
+    pub fn question(&self) -> Option<&Directed> {
         self.question.as_ref()
     }
 

@@ -1,12 +1,13 @@
 //! What a process has in common with the others that share its counters.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use tollgate_core::{Blocked, Limit, Share, SharedLimit};
-use tollgate_store::authority::SharedKey;
+use tollgate_store::authority::{Pin, SharedKey};
 
 /// Tells names of counters apart from anything else that the same secret may be used for.
 const PURPOSE: &str = "tollgate: names of shared counters, layout 1";
@@ -23,12 +24,32 @@ pub(crate) struct Fleet {
     naming_key: [u8; 32],
     /// How many there are, as far as is known.
     nodes: AtomicU32,
+    /// What is kept at a place of its own, by its name.
+    pins: HashMap<Box<[u8]>, Pin>,
 }
 
 impl Fleet {
     /// Those who know this secret. It may be empty: names then still do not collide, but anybody can tell whose they are.
     pub(crate) fn new(secret: &[u8]) -> Fleet {
-        Fleet { naming_key: blake3::derive_key(PURPOSE, secret), nodes: AtomicU32::new(1) }
+        Fleet {
+            naming_key: blake3::derive_key(PURPOSE, secret),
+            nodes: AtomicU32::new(1),
+            pins: HashMap::new(),
+        }
+    }
+
+    pub(crate) fn set_pins(&mut self, pins: impl IntoIterator<Item = (String, Pin)>) {
+        self.pins = pins.into_iter().map(|(name, pin)| (name.into_bytes().into(), pin)).collect();
+    }
+
+    /// The place of the first of these names that has one. Where nothing is pinned, names are not looked at.
+    pub(crate) fn pin_of<'n>(&self, mut names: impl Iterator<Item = &'n [u8]>) -> Option<Pin> {
+        if self.pins.is_empty() { None } else { names.find_map(|name| self.pins.get(name).copied()) }
+    }
+
+    /// What is pinned there. Of several names, any will do.
+    pub(crate) fn pinned_at(&self, pin: Pin) -> Option<&[u8]> {
+        self.pins.iter().find(|(_, other)| **other == pin).map(|(name, _)| &**name)
     }
 
     /// The counter of a key under a limit.

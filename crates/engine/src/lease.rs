@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use thiserror::Error;
 use tollgate_core::{Concurrency, Holder, Limit, LimitError, SharedLimit, Span};
-use tollgate_store::authority::SharedKey;
+use tollgate_store::authority::{Pin, SharedKey};
 
 /// A right to be at it, until it is released or its deadline passes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,12 +35,20 @@ const HOLDS_MAX: usize = 128;
 /// Stands where the length of a key stands, for a hold whose counter others share.
 const SHARED: u64 = u64::MAX;
 
+/// Units that are held of a limit that others share.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HeldThere {
+    pub(crate) name: SharedKey,
+    pub(crate) holder: Holder,
+    pub(crate) pin: Option<Pin>,
+}
+
 /// One of the things that a lease holds.
 pub(crate) enum Hold<'a> {
     /// Units of a limit of this process.
     Here { key: &'a [u8], holder: Holder },
-    /// Units of a limit that others share.
-    Shared { name: SharedKey, holder: Holder },
+    /// Units of a limit that others share, and what its counter is pinned as, if that is not empty.
+    Shared { name: SharedKey, holder: Holder, pinned: &'a [u8] },
 }
 
 impl LeaseIssuer {
@@ -84,18 +92,23 @@ fn read_hold(bytes: &[u8]) -> Option<(Hold<'_>, &[u8])> {
     let (name, after) = after.split_at_checked(name_bytes)?;
     let (&holder, after) = after.split_first_chunk()?;
     let holder = Holder::from_number(u64::from_le_bytes(holder));
-    let hold = match name.try_into() {
-        Ok(name) if length == SHARED => Hold::Shared { name: SharedKey(u128::from_le_bytes(name)), holder },
-        _ => Hold::Here { key: name, holder },
-    };
-    Some((hold, after))
+    if length != SHARED {
+        return Some((Hold::Here { key: name, holder }, after));
+    }
+    let name = SharedKey(u128::from_le_bytes(name.try_into().ok()?));
+    let (&length, after) = after.split_first_chunk()?;
+    let (pinned, after) = after.split_at_checked(usize::try_from(u64::from_le_bytes(length)).ok()?)?;
+    Some((Hold::Shared { name, holder, pinned }, after))
 }
 
 impl Lease {
-    pub(crate) fn add_shared(&mut self, name: SharedKey, holder: Holder) {
+    /// Adds what is held elsewhere. Pins have names that everybody in the fleet knows; their numbers are each process's own.
+    pub(crate) fn add_shared(&mut self, held: &HeldThere, pinned: &[u8]) {
         self.0.extend_from_slice(&SHARED.to_le_bytes());
-        self.0.extend_from_slice(&name.0.to_le_bytes());
-        self.0.extend_from_slice(&holder.number().to_le_bytes());
+        self.0.extend_from_slice(&held.name.0.to_le_bytes());
+        self.0.extend_from_slice(&held.holder.number().to_le_bytes());
+        self.0.extend_from_slice(&(pinned.len() as u64).to_le_bytes());
+        self.0.extend_from_slice(pinned);
     }
 
     pub(crate) fn add(&mut self, key: &[u8], holder: Holder) {

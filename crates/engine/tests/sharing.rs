@@ -226,7 +226,7 @@ fn a_denial_elsewhere_undoes_what_the_share_has_given() {
         let step = with_request(&["a=1", "b=1"], |request| engine.begin(request, START).unwrap());
         let Step::Pending(pending) = step else { panic!("it was not asked") };
         let mut grants = authority.ask(pending.questions(), START);
-        assert!(matches!(pending.questions()[0].act, Act::Take(_)));
+        assert!(matches!(pending.questions()[0].0.act, Act::Take(_)));
         grants[0] = Err(Failure::TimedOut);
         assert_eq!(summary(&engine.resume(pending, &grants, START).verdict), "deny 2 0!");
     }
@@ -261,7 +261,7 @@ fn a_lease_that_somebody_made_up_asks_for_little() {
     let check = |holds: u128, expected: usize| {
         let mut lease = "00".repeat(8);
         for name in 0..holds {
-            lease.extend(["ff".repeat(8), format!("{name:032x}{:016x}", 1)]);
+            lease.extend(["ff".repeat(8), format!("{name:032x}{:016x}{:016x}", 1, 0)]);
         }
         assert_eq!(engine.release(&lease.parse().unwrap(), START).questions.len(), expected);
     };

@@ -87,7 +87,8 @@ impl Gate {
     /// A gate that shares its counters with others.
     #[must_use]
     pub(crate) fn with_store(self, store: Store) -> Gate {
-        let gate = Gate { engine: self.engine.sharing(store.secret()), store: Some(store), ..self };
+        let engine = self.engine.sharing(store.secret()).pinning(store.pins());
+        let gate = Gate { engine, store: Some(store), ..self };
         gate.count_nodes();
         gate
     }

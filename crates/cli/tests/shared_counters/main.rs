@@ -4,6 +4,7 @@
 #[path = "../tls/authority.rs"]
 mod authority;
 mod envoy;
+mod pins;
 mod processes;
 mod tls;
 

@@ -5,7 +5,7 @@
 
 use std::mem;
 
-use tollgate::authority::{Failure, Grant, Question};
+use tollgate::authority::{Directed, Failure, Grant};
 use tollgate::core::{Decision, Time};
 use tollgate::{
     DecidedBy, Lease, Pending, Released, Request, RequestError, Resumed, Step, Throttle, Verdict,
@@ -38,7 +38,7 @@ impl Drop for Begun<'_> {
 
 impl Begun<'_> {
     /// What has to be asked of shared counters.
-    pub(crate) fn questions(&self) -> &[Question] {
+    pub(crate) fn questions(&self) -> &[Directed] {
         match &self.step {
             Step::Pending(pending) => pending.questions(),
             Step::Ready(_) => &[],
@@ -129,7 +129,7 @@ impl Gate {
     }
 
     /// Asks shared counters, all at once.
-    pub(crate) async fn ask(&self, questions: &[Question]) -> Vec<Granted> {
+    pub(crate) async fn ask(&self, questions: &[Directed]) -> Vec<Granted> {
         match &self.store {
             Some(store) => store.ask(questions).await,
             None => vec![Err(Failure::NotAsked); questions.len()],
@@ -137,7 +137,7 @@ impl Gate {
     }
 
     /// Tells shared counters what nobody waits for.
-    fn send(&self, questions: Vec<Question>) {
+    fn send(&self, questions: Vec<Directed>) {
         if let Some(store) = self.store.as_ref().filter(|_| !questions.is_empty()) {
             store.send(questions);
         }

@@ -5,7 +5,7 @@
 
 use std::mem;
 
-use tollgate::authority::Question;
+use tollgate::authority::Directed;
 use tollgate::core::Time;
 use tollgate::{Released, Throttle};
 
@@ -33,7 +33,7 @@ pub(super) enum Missing<'g> {
 }
 
 impl Missing<'_> {
-    fn questions(&self) -> &[Question] {
+    fn questions(&self) -> &[Directed] {
         match self {
             Missing::Throttle { throttle, .. } => throttle.question().map_or(&[], std::slice::from_ref),
             Missing::Check(begun) | Missing::Hold(begun) => begun.questions(),
@@ -83,7 +83,7 @@ impl<'g> Session<'g> {
             return;
         }
         let gaps = mem::take(&mut self.gaps);
-        let questions: Vec<Question> = gaps.iter().flat_map(|gap| gap.missing.questions()).cloned().collect();
+        let questions: Vec<Directed> = gaps.iter().flat_map(|gap| gap.missing.questions()).cloned().collect();
         let granted = self.gate.ask(&questions).await;
         let (written, version) = (replies.take(), replies.version());
         let (mut done, mut granted) = (0, granted.as_slice());
