@@ -225,7 +225,7 @@ impl Engine {
             let pinned = held.pin.and_then(|pin| self.fleet.as_ref()?.pinned_at(pin));
             lease.get_or_insert_with(|| self.leases.start()).add_shared(held, pinned.unwrap_or_default());
         }
-        Resumed { verdict, lease, tell: settled.tell }
+        Resumed { verdict, lease: self.sealed(lease), tell: settled.tell }
     }
 
     /// Nobody waits for the answer any more: gives back what was taken on the way.
@@ -264,7 +264,7 @@ impl Engine {
     /// another process.
     pub fn release(&self, lease: &Lease, now: Time) -> Released {
         let mut released = Released::default();
-        for hold in self.leases.holds(lease) {
+        for hold in self.leases.holds(lease, self.fleet.as_ref()) {
             match hold {
                 Hold::Here { key, holder } => {
                     let key = self.ledger.key(key);
@@ -425,7 +425,15 @@ impl Engine {
                 lease.get_or_insert_with(|| self.leases.start()).add(key, holder);
             }
         }
-        lease
+        self.sealed(lease)
+    }
+
+    /// A lease as it is given out: where counters are shared, nobody else can make one.
+    fn sealed(&self, lease: Option<Lease>) -> Option<Lease> {
+        match &self.fleet {
+            Some(fleet) => lease.map(|lease| lease.sealed(fleet)),
+            None => lease,
+        }
     }
 }
 

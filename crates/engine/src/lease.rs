@@ -1,7 +1,11 @@
 //! Leases: what a caller carries away from [`crate::Engine::acquire`], to bring it back when it is done.
 //!
 //! The engine keeps no list of them. A lease names the holds themselves, and the process that gave it out: elsewhere, or after a
-//! restart, the same numbers may stand for somebody else's. What is held of a limit that others share can be released by any of them.
+//! restart, the same numbers may stand for somebody else's. What is held of a limit that others share can be released by any of them; their
+//! seal says that one of them gave it out.
+
+#[cfg(test)]
+mod tests;
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,6 +14,8 @@ use std::sync::Arc;
 use thiserror::Error;
 use tollgate_core::{Concurrency, Holder, Limit, LimitError, SharedLimit, Span};
 use tollgate_store::authority::{Pin, SharedKey};
+
+use crate::fleet::Fleet;
 
 /// A right to be at it, until it is released or its deadline passes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,16 +77,27 @@ impl LeaseIssuer {
         Lease(self.process.to_vec())
     }
 
-    /// What a lease holds: in this process, if it is the one that gave it out, and elsewhere.
-    pub(crate) fn holds<'a>(&self, lease: &'a Lease) -> impl Iterator<Item = Hold<'a>> {
-        let (process, mut rest) = lease.0.split_at_checked(self.process.len()).unwrap_or_default();
-        let is_own = process == self.process;
+    /// What a lease holds: in this process, if it is the one that gave it out, and elsewhere, if its seal is the fleet's.
+    pub(crate) fn holds<'a>(
+        &self,
+        lease: &'a Lease,
+        fleet: Option<&Fleet>,
+    ) -> impl Iterator<Item = Hold<'a>> + use<'a> {
+        let bytes = match fleet {
+            Some(fleet) => fleet.unsealed(&lease.0).unwrap_or_default(),
+            None => &lease.0,
+        };
+        let (process, mut rest) = bytes.split_at_checked(self.process.len()).unwrap_or_default();
+        let (is_own, is_sharing) = (process == self.process, fleet.is_some());
         let holds = std::iter::from_fn(move || {
             let (hold, after) = read_hold(rest)?;
             rest = after;
             Some(hold)
         });
-        holds.take(HOLDS_MAX).filter(move |hold| is_own || matches!(hold, Hold::Shared { .. }))
+        holds.take(HOLDS_MAX).filter(move |hold| match hold {
+            Hold::Here { .. } => is_own,
+            Hold::Shared { .. } => is_sharing,
+        })
     }
 }
 
@@ -102,6 +119,12 @@ fn read_hold(bytes: &[u8]) -> Option<(Hold<'_>, &[u8])> {
 }
 
 impl Lease {
+    /// The same, with the seal of the fleet.
+    pub(crate) fn sealed(mut self, fleet: &Fleet) -> Lease {
+        fleet.seal(&mut self.0);
+        self
+    }
+
     /// Adds what is held elsewhere. Pins have names that everybody in the fleet knows; their numbers are each process's own.
     pub(crate) fn add_shared(&mut self, held: &HeldThere, pinned: &[u8]) {
         self.0.extend_from_slice(&SHARED.to_le_bytes());

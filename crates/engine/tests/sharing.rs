@@ -256,17 +256,18 @@ fn what_is_held_elsewhere_is_released_by_anybody_of_the_fleet() {
 }
 
 #[test]
-fn a_lease_that_somebody_made_up_asks_for_little() {
-    let engine = sharing(THREE, b"");
-    let check = |holds: u128, expected: usize| {
-        let mut lease = "00".repeat(8);
-        for name in 0..holds {
-            lease.extend(["ff".repeat(8), format!("{name:032x}{:016x}{:016x}", 1, 0)]);
-        }
-        assert_eq!(engine.release(&lease.parse().unwrap(), START).questions.len(), expected);
+fn a_lease_that_somebody_made_up_asks_for_nothing() {
+    let rules = "policies: {p: {requests: 1, period: 30s, algorithm: concurrency}}";
+    let (engine, authority) = (sharing(rules, b"secret"), &mut Authority::default());
+    let questions = |lease: &str| engine.release(&lease.parse().unwrap(), START).questions.len();
+    let given = |secret: &[u8]| {
+        let lease = acquire(&sharing(rules, secret), authority, &Request::policy("p", b"k"), START).1;
+        lease.unwrap().to_string()
     };
-    check(128, 128);
-    check(10_000, 128);
+    let [own, foreign] = [&b"secret"[..], b"another"].map(given);
+    assert_eq!((questions(&own), questions(&foreign)), (1, 0));
+    assert_eq!(questions(&format!("{own}00")), 0);
+    assert_eq!(questions(&own[..own.len() - 32]), 0, "without its seal");
 }
 
 #[test]

@@ -32,10 +32,16 @@ impl Store {
         clock: Arc<Clock>,
     ) -> Result<Option<Store>, StoreError> {
         let Some(reached) = settings.reached()? else { return Ok(None) };
+        let secret = settings.secret()?;
+        if secret.is_empty() {
+            tracing::warn!(
+                "`store_secret` is not set: whoever may ask this server can make up leases and end what others hold, and whoever may read the store can tell whether a name is counted there"
+            );
+        }
         Ok(Some(Store {
             fleet: Fleet::new(reached, clock)?,
             deadline: settings.deadline,
-            secret: settings.secret()?,
+            secret,
             pins: settings.pins.iter().map(|(name, _)| name.clone()).collect(),
             authorities: (0..threads.max(1)).map(|_| OnceLock::new()).collect(),
         }))
