@@ -144,8 +144,12 @@ impl Pending {
             }
         }
         let is_excused = |taken: &Taken| self.answer.rulings[taken.index].force == Force::Excused;
+        // What was spent before anybody asked stays spent, whoever denies.
+        let is_booked =
+            |taken: &Taken| asked.iter().any(|asked| asked.books_later && asked.index == taken.index);
+        let is_undone = |taken: &Taken| is_excused(taken) || !passes && !is_booked(taken);
         let (undone, kept): (Usual<Taken>, Usual<Taken>) =
-            std::mem::take(&mut self.taken).into_iter().partition(|taken| !passes || is_excused(taken));
+            std::mem::take(&mut self.taken).into_iter().partition(is_undone);
         give_back_here(engine, &undone, now);
         for taken in &undone {
             let peek = Charge::peek(taken.key, &taken.limit, Cost::new(taken.units));
