@@ -4,6 +4,7 @@
 #[path = "../tls/authority.rs"]
 mod authority;
 mod envoy;
+mod holds;
 mod pins;
 mod processes;
 mod tls;

@@ -102,13 +102,13 @@ impl Gate {
     }
 
     /// Ends what a lease holds. False if it held nothing any more.
-    pub(crate) async fn release(&self, lease: &Lease) -> bool {
+    pub(crate) async fn release(&self, lease: &Lease) -> Result<bool, Failure> {
         let released = self.begin_release(lease);
         let granted = match released.questions.as_slice() {
             [] => Vec::new(),
             questions => self.ask(questions).await,
         };
-        released.here || has_held(&granted)
+        has_held(&released, &granted)
     }
 
     /// Decides a call about which shared counters were asked.
@@ -144,7 +144,7 @@ impl Gate {
     }
 }
 
-/// Whether anything was held of what was released.
-pub(crate) fn has_held(granted: &[Granted]) -> bool {
-    granted.iter().flatten().any(|grant| grant.decision.is_allowed())
+/// Whether anything was held of what was released. Nobody knows that before every shared counter has answered.
+pub(crate) fn has_held(released: &Released, granted: &[Granted]) -> Result<bool, Failure> {
+    granted.iter().try_fold(released.here, |held, granted| Ok(held | (*granted)?.decision.is_allowed()))
 }

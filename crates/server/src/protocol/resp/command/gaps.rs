@@ -55,9 +55,12 @@ impl Missing<'_> {
                 let (verdict, lease) = begun.conclude(granted);
                 policy::put_hold(&verdict, lease.as_ref(), replies);
             }
-            Missing::Release(released) => {
-                replies.integer(i64::from(released.here || has_held(granted)));
-            }
+            Missing::Release(released) => match has_held(&released, granted) {
+                Ok(held) => replies.integer(i64::from(held)),
+                Err(failure) => replies.error(format_args!(
+                    "ERR the shared count is out of reach ({failure}), and the lease may still hold something: send it again"
+                )),
+            },
         }
     }
 }
