@@ -114,7 +114,9 @@ impl Gate {
     /// Decides a call about which shared counters were asked.
     pub(crate) fn conclude_throttle(&self, throttle: &Throttle, granted: Granted, since: Time) -> Decision {
         let decided_by = if granted.is_ok() { DecidedBy::Authority } else { DecidedBy::FailLocal };
-        self.metrics.observe_shared(decided_by);
+        if throttle.cost() > 0 {
+            self.metrics.observe_shared(decided_by);
+        }
         let decision = self.engine.resume_throttle(throttle, granted, self.clock.now());
         self.observe_throttles(std::slice::from_ref(throttle), &[decision], since);
         decision
