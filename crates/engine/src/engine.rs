@@ -473,6 +473,11 @@ impl Throttle {
         self.question.as_ref()
     }
 
+    /// The limit that was brought along.
+    pub fn limit(&self) -> &Limit {
+        &self.limit
+    }
+
     /// How much is asked for.
     pub fn cost(&self) -> u64 {
         self.cost

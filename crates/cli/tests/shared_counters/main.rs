@@ -7,6 +7,7 @@ mod envoy;
 mod holds;
 mod pins;
 mod processes;
+mod throttles;
 mod tls;
 
 use tollgate_testkit::real::Launch;

@@ -122,9 +122,16 @@ impl Gate {
         decision
     }
 
-    /// Decides a call without asking shared counters.
-    pub(crate) fn decide_throttle(&self, throttle: &Throttle) -> Decision {
+    /// Decides a call whose numbers are too large for shared counters. Whoever runs the server is told so, now and then.
+    pub(crate) fn decide_unshared_throttle(&self, throttle: &Throttle) -> Decision {
         let now = self.clock.now();
+        if self.unshared_throttles.is_to_be_told(now) {
+            let burst = throttle.limit().capacity();
+            tracing::warn!(
+                burst,
+                "CL.THROTTLE was called with numbers that are too large for a count that is shared: each process counts by itself"
+            );
+        }
         let decision = self.engine.decide_throttle(throttle, now);
         self.observe_throttles(std::slice::from_ref(throttle), &[decision], now);
         decision

@@ -46,7 +46,7 @@ impl Missing<'_> {
             Missing::Throttle { throttle, since } => {
                 let decision = match granted {
                     [granted] => gate.conclude_throttle(&throttle, *granted, since),
-                    _ => gate.decide_throttle(&throttle),
+                    _ => gate.decide_unshared_throttle(&throttle),
                 };
                 throttle::put(&decision, replies);
             }
