@@ -47,7 +47,9 @@ pub(super) fn pins(text: &str) -> Result<Vec<(String, Node)>, SettingError> {
         if !(1..=NAME_BYTES_MAX).contains(&name.len()) {
             return Err(PinError::Form(index + 1).into());
         }
-        let node = node.parse().map_err(|_| PinError::Node(index + 1))?;
+        // What stands before an `@` may be a password, which has no place in the name of a node.
+        let node = Some(node).filter(|node| !node.contains('@')).and_then(|node| node.parse().ok());
+        let node = node.ok_or(PinError::Node(index + 1))?;
         if pins.iter().any(|(other, _)| other == name) {
             return Err(PinError::Twice(name.to_owned()).into());
         }

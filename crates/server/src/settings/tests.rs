@@ -120,6 +120,7 @@ fn pins_are_names_and_nodes() {
         ("a=h,b=h:0", node.to_owned()),
         ("a=h,b=", node.to_owned()),
         ("a=h,b=user:secret@h:1", node.to_owned()),
+        ("a=h,b=secret@h", node.to_owned()),
         ("a=h,b=::1", node.to_owned()),
         ("a=h, a =h2", "\"a\" is pinned twice: a key lives on one node".to_owned()),
         (&many(257), "more than 256 pins".to_owned()),
