@@ -311,6 +311,14 @@ fn settings_that_make_no_sense_are_named() {
 }
 
 #[test]
+fn a_password_of_the_store_is_not_repeated() {
+    for settings in ["store: redis://ann:hunter2@host:none", "store_pins: acme=hunter2@host"] {
+        let told = check_refused(&[("rules/shop.yaml", RULES), ("tollgate.yaml", settings)], &[]);
+        assert!(told.contains("tollgate.yaml:1:") && !told.contains("hunter2"), "{told}");
+    }
+}
+
+#[test]
 fn the_greeting_says_where_it_listens_and_what_to_try() {
     let (tollgate, _) = serving();
     let mut greeting =

@@ -1,24 +1,29 @@
 //! The engine: rules and counters in, verdicts out.
 
 mod batch;
+mod hold;
+mod throttle;
 
 use std::cell::Cell;
+use std::mem;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::{mem, slice};
 
 use arc_swap::{ArcSwapOption, Guard};
 use thiserror::Error;
-use tollgate_core::{Cost, Decision, Holder, Intent, Limit, LimitError, Outcome, SharedLimit, Time};
+use tollgate_core::{Decision, Holder, Limit, LimitError, SharedLimit, Time};
 use tollgate_policy::{Consistency, DefaultAlgorithm, FileSpec, Problems, Quota, Snapshot, Source, read_all};
-use tollgate_store::authority::{Act, Failure, Grant, Question};
-use tollgate_store::{Charge, Key, Ledger, LedgerError, LedgerSettings, Stats};
+use tollgate_store::authority::{Directed, Failure, Grant, Pin};
+use tollgate_store::{Ledger, LedgerError, LedgerSettings, Stats};
 
+pub use self::hold::Released;
+use self::hold::hold_key;
+pub use self::throttle::Throttle;
 use crate::fleet::{Fleet, SharedCounter};
 use crate::key::KeyBuffer;
-use crate::lease::{Hold, Lease, LeaseIssuer};
+use crate::lease::{Lease, LeaseIssuer};
 use crate::meeting::Meeting;
-use crate::pending::{self, Pending};
-use crate::request::{Request, RequestError, Subject};
+use crate::pending::Pending;
+use crate::request::{Request, RequestError};
 use crate::switches::{Switched, Switches};
 use crate::verdict::{Answer, DecidedBy, Status, Verdict};
 
@@ -65,16 +70,7 @@ pub struct Resumed {
     /// What is held now, if the request asked for something to hold.
     pub lease: Option<Lease>,
     /// What the authority is to be told, such as units that are given back. Nobody waits for it.
-    pub tell: Vec<Question>,
-}
-
-/// What became of a lease that was released.
-#[derive(Debug, Default)]
-pub struct Released {
-    /// Whether it held anything in this process.
-    pub here: bool,
-    /// What the authority is to be told: whether it held anything there, it will answer.
-    pub questions: Vec<Question>,
+    pub tell: Vec<Directed>,
 }
 
 /// Decides requests by rules. Shared by reference between threads; does no I/O and never waits for anybody.
@@ -137,6 +133,16 @@ impl Engine {
         Engine { fleet: Some(Fleet::new(secret)), ..self }
     }
 
+    /// An engine that has the shared counters of some names kept at places of their own. A name is the key of a policy or of a throttle, or a value
+    /// of a descriptor that all who share its counter have in common, such as a tenant; of several, the first in the descriptor counts.
+    #[must_use]
+    pub fn pinning(mut self, pins: impl IntoIterator<Item = (String, Pin)>) -> Engine {
+        if let Some(fleet) = &mut self.fleet {
+            fleet.set_pins(pins);
+        }
+        self
+    }
+
     /// Whether counters are shared, so that answers may have to be waited for.
     pub fn is_sharing(&self) -> bool {
         self.fleet.is_some()
@@ -184,20 +190,6 @@ impl Engine {
         self.step(&Inquiry { request, purpose: Purpose::Pass, now })
     }
 
-    /// As [`Engine::begin`], for a request that holds what it is given: see [`Engine::acquire`].
-    pub fn begin_hold(
-        &self,
-        request: &Request<'_>,
-        now: Time,
-    ) -> Result<(Step, Option<Lease>), RequestError> {
-        let step = self.step(&Inquiry { request, purpose: Purpose::Hold, now })?;
-        let lease = match &step {
-            Step::Ready(verdict) => self.lease(request, verdict),
-            Step::Pending(_) => None,
-        };
-        Ok((step, lease))
-    }
-
     /// Goes on with what the authority has said, one for each of [`Pending::questions`]. Where there is no grant, the rule decides.
     pub fn resume(&self, mut pending: Pending, grants: &[Result<Grant, Failure>], now: Time) -> Resumed {
         let (passes, settled) = pending.settle(self, grants, now);
@@ -211,10 +203,11 @@ impl Engine {
                 lease.get_or_insert_with(|| self.leases.start()).add(key, holder);
             }
         }
-        for (name, holder) in settled.held {
-            lease.get_or_insert_with(|| self.leases.start()).add_shared(name, holder);
+        for held in &settled.held {
+            let pinned = held.pin.and_then(|pin| self.fleet.as_ref()?.pinned_at(pin));
+            lease.get_or_insert_with(|| self.leases.start()).add_shared(held, pinned.unwrap_or_default());
         }
-        Resumed { verdict, lease, tell: settled.tell }
+        Resumed { verdict, lease: self.sealed(lease), tell: settled.tell }
     }
 
     /// Nobody waits for the answer any more: gives back what was taken on the way.
@@ -231,85 +224,6 @@ impl Engine {
         each: impl FnMut(usize, Result<&Verdict, &RequestError>),
     ) {
         batch::decide(self, requests, now, each);
-    }
-
-    /// Decides a request that holds what it is given until it is released, or until a deadline: at least one of its limits must be
-    /// one on how many may be at it at the same time.
-    pub fn acquire(
-        &self,
-        request: &Request<'_>,
-        now: Time,
-    ) -> Result<(Verdict, Option<Lease>), RequestError> {
-        match self.begin_hold(request, now)? {
-            (Step::Ready(verdict), lease) => Ok((verdict, lease)),
-            (Step::Pending(pending), _) => {
-                let Resumed { verdict, lease, .. } = self.resume(pending, &[], now);
-                Ok((verdict, lease))
-            }
-        }
-    }
-
-    /// Ends what a lease holds. It holds nothing here any more if it was released before, is past its deadline, or was given out by
-    /// another process.
-    pub fn release(&self, lease: &Lease, now: Time) -> Released {
-        let mut released = Released::default();
-        for hold in self.leases.holds(lease) {
-            match hold {
-                Hold::Here { key, holder } => {
-                    let key = self.ledger.key(key);
-                    released.here |= self.ledger.release(key, self.leases.any_limit(), holder, now);
-                }
-                Hold::Shared { name, holder } => {
-                    let limit = Arc::clone(self.leases.any_shared_limit());
-                    released.questions.push(Question { key: name, limit, act: Act::Release(holder) });
-                }
-            }
-        }
-        released
-    }
-
-    /// Decides for a caller that brings its own limit with every call.
-    pub fn throttle(&self, key: &[u8], limit: &Limit, cost: u64, now: Time) -> Decision {
-        self.decide_throttle(&self.prepare_throttle(key, limit, cost), now)
-    }
-
-    /// Has the memory fetched that a caller's counter is in. Whoever prepares several calls before the first is decided waits for
-    /// memory once.
-    pub fn prepare_throttle(&self, key: &[u8], limit: &Limit, cost: u64) -> Throttle {
-        let mut scratch = Borrowed::take();
-        let bytes = scratch.0.key.of_throttle(key);
-        let question = self.fleet.as_ref().and_then(|fleet| {
-            let counter = fleet.counter(bytes, SharedLimit::new(limit).ok()?.into());
-            let intent = if self.switches.spares_domain("") { Intent::Peek } else { Intent::Take };
-            let act = pending::act(intent, Cost::new(cost));
-            Some(Question { key: counter.name, limit: counter.limit, act })
-        });
-        let throttle = Throttle { key: self.ledger.key(bytes), limit: limit.clone(), cost, question };
-        self.ledger.prefetch(slice::from_ref(&throttle.charge()));
-        throttle
-    }
-
-    /// Goes on with a call that the authority was asked about: see [`Throttle::question`]. Without a grant, this process's share decides.
-    pub fn resume_throttle(&self, throttle: &Throttle, grant: Result<Grant, Failure>, now: Time) -> Decision {
-        let Ok(Grant { decision, .. }) = grant else {
-            let share = Throttle { limit: self.share_of(&throttle.limit, None), ..throttle.clone() };
-            return self.decide_throttle(&share, now);
-        };
-        let is_free = self.settings.shadow_mode || self.switches.spares_domain("");
-        let outcome = if is_free { Outcome::ALLOWED } else { decision.outcome };
-        Decision { outcome, ..decision }
-    }
-
-    /// Decides a call that was prepared, without asking anybody else.
-    pub fn decide_throttle(&self, throttle: &Throttle, now: Time) -> Decision {
-        let charge = throttle.charge();
-        if self.switches.spares_domain("") {
-            let looked_at = self.ledger.decide(&Charge { intent: Intent::Peek, ..charge }, now);
-            return Decision { outcome: Outcome::ALLOWED, ..looked_at };
-        }
-        let decision = self.ledger.decide(&charge, now);
-        let outcome = if self.settings.shadow_mode { Outcome::ALLOWED } else { decision.outcome };
-        Decision { outcome, ..decision }
     }
 
     /// What is switched off.
@@ -380,6 +294,11 @@ impl Engine {
         Some(fleet.counter(key, limit))
     }
 
+    /// Where the shared counters of these names are kept, if at a place of their own.
+    pub(crate) fn pin_of<'n>(&self, names: impl Iterator<Item = &'n [u8]>) -> Option<Pin> {
+        self.fleet.as_ref()?.pin_of(names)
+    }
+
     /// What this process may spend of a limit on its own.
     pub(crate) fn share_of(&self, limit: &Limit, percent: Option<u8>) -> Limit {
         self.fleet.as_ref().map_or_else(|| limit.clone(), |fleet| fleet.share_of(limit, percent))
@@ -396,64 +315,6 @@ impl Engine {
         }
         let allowed = meeting.decide(scratch) || self.settings.shadow_mode;
         Found { allowed, decided_by: DecidedBy::Ledger, answer: meeting.into_answer() }
-    }
-
-    /// The lease on what was just given to be held.
-    fn lease(&self, request: &Request<'_>, verdict: &Verdict) -> Option<Lease> {
-        let (mut scratch, mut lease) = (Borrowed::take(), None);
-        for &(index, holder) in &verdict.answer.holders {
-            let snapshot = verdict.snapshot.as_deref();
-            if let Some(key) = hold_key(request, &verdict.answer, snapshot, index, &mut scratch.0.key) {
-                lease.get_or_insert_with(|| self.leases.start()).add(key, holder);
-            }
-        }
-        lease
-    }
-}
-
-/// The key of the counter that a ruling is about.
-fn hold_key<'s>(
-    request: &Request<'_>,
-    answer: &Answer,
-    snapshot: Option<&Snapshot>,
-    index: usize,
-    key_buffer: &'s mut KeyBuffer,
-) -> Option<&'s [u8]> {
-    let ruling = answer.rulings.get(index)?;
-    let place = snapshot?.place(ruling.place?);
-    let limit = place.limits().get(ruling.limit_index)?;
-    match request.subject {
-        Subject::Policy { key, .. } => Some(key_buffer.of_policy(limit, key)),
-        Subject::Descriptors { descriptors, .. } => {
-            let meets = |status: &Status| matches!(status, Status::Limited(range) if range.contains(&index));
-            let at = answer.statuses.iter().position(meets)?;
-            Some(key_buffer.of_descriptor(place, limit, descriptors.get(at)?.entries))
-        }
-    }
-}
-
-/// A call of somebody who brings the limit along, on its way to the counter.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Throttle {
-    key: Key,
-    limit: Limit,
-    cost: u64,
-    question: Option<Question>,
-}
-
-impl Throttle {
-    /// What an authority has to be asked, where counters are shared.
-    pub fn question(&self) -> Option<&Question> {
-        self.question.as_ref()
-    }
-
-    /// How much is asked for.
-    pub fn cost(&self) -> u64 {
-        self.cost
-    }
-
-    fn charge(&self) -> Charge<'_> {
-        Charge::take(self.key, &self.limit, Cost::new(self.cost))
     }
 }
 

@@ -1,15 +1,20 @@
 //! What a process has in common with the others that share its counters.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use tollgate_core::{Blocked, Limit, Share, SharedLimit};
-use tollgate_store::authority::SharedKey;
+use tollgate_store::authority::{Pin, SharedKey};
 
-/// Tells names of counters apart from anything else that the same secret may be used for.
-const PURPOSE: &str = "tollgate: names of shared counters, layout 1";
+/// What the secret is used for. What is made for one purpose tells nothing about another.
+const NAMING: &str = "tollgate: names of shared counters, layout 1";
+const SEALING: &str = "tollgate: seals of leases, layout 1";
+
+/// How much of a hash a seal is: too much to guess.
+const SEAL_BYTES: usize = 16;
 
 /// A counter that the fleet shares.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,14 +26,36 @@ pub(crate) struct SharedCounter {
 /// The processes that share counters.
 pub(crate) struct Fleet {
     naming_key: [u8; 32],
+    sealing_key: [u8; 32],
     /// How many there are, as far as is known.
     nodes: AtomicU32,
+    /// What is kept at a place of its own, by its name.
+    pins: HashMap<Box<[u8]>, Pin>,
 }
 
 impl Fleet {
-    /// Those who know this secret. It may be empty: names then still do not collide, but anybody can tell whose they are.
+    /// Those who know this secret. It may be empty: names then still do not collide, but anybody can tell whose they are, and make seals.
     pub(crate) fn new(secret: &[u8]) -> Fleet {
-        Fleet { naming_key: blake3::derive_key(PURPOSE, secret), nodes: AtomicU32::new(1) }
+        Fleet {
+            naming_key: blake3::derive_key(NAMING, secret),
+            sealing_key: blake3::derive_key(SEALING, secret),
+            nodes: AtomicU32::new(1),
+            pins: HashMap::new(),
+        }
+    }
+
+    pub(crate) fn set_pins(&mut self, pins: impl IntoIterator<Item = (String, Pin)>) {
+        self.pins = pins.into_iter().map(|(name, pin)| (name.into_bytes().into(), pin)).collect();
+    }
+
+    /// The place of the first of these names that has one. Where nothing is pinned, names are not looked at.
+    pub(crate) fn pin_of<'n>(&self, mut names: impl Iterator<Item = &'n [u8]>) -> Option<Pin> {
+        if self.pins.is_empty() { None } else { names.find_map(|name| self.pins.get(name).copied()) }
+    }
+
+    /// What is pinned there. Of several names, any will do.
+    pub(crate) fn pinned_at(&self, pin: Pin) -> Option<&[u8]> {
+        self.pins.iter().find(|(_, other)| **other == pin).map(|(name, _)| &**name)
     }
 
     /// The counter of a key under a limit.
@@ -46,6 +73,28 @@ impl Fleet {
         let mut name = [0; 16];
         hasher.finalize_xof().fill(&mut name);
         SharedKey(u128::from_be_bytes(name))
+    }
+
+    /// Puts a seal to bytes, by which everybody in the fleet knows them for their own.
+    pub(crate) fn seal(&self, bytes: &mut Vec<u8>) {
+        let seal = self.seal_of(bytes);
+        bytes.extend(seal.as_bytes().iter().take(SEAL_BYTES));
+    }
+
+    /// What was sealed, if this fleet has sealed it.
+    pub(crate) fn unsealed<'b>(&self, bytes: &'b [u8]) -> Option<&'b [u8]> {
+        let (sealed, shown) = bytes.split_last_chunk::<SEAL_BYTES>()?;
+        let mut seal = [0; blake3::OUT_LEN];
+        seal[..SEAL_BYTES].copy_from_slice(shown);
+        // Hashes are compared in a time that tells nothing.
+        (self.seal_of(sealed) == seal).then_some(sealed)
+    }
+
+    /// The first bytes of a hash, with zeros behind them.
+    fn seal_of(&self, bytes: &[u8]) -> blake3::Hash {
+        let mut seal = *blake3::keyed_hash(&self.sealing_key, bytes).as_bytes();
+        seal[SEAL_BYTES..].fill(0);
+        seal.into()
     }
 
     pub(crate) fn set_nodes(&self, nodes: u32) {

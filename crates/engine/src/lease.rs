@@ -1,7 +1,11 @@
 //! Leases: what a caller carries away from [`crate::Engine::acquire`], to bring it back when it is done.
 //!
 //! The engine keeps no list of them. A lease names the holds themselves, and the process that gave it out: elsewhere, or after a
-//! restart, the same numbers may stand for somebody else's. What is held of a limit that others share can be released by any of them.
+//! restart, the same numbers may stand for somebody else's. What is held of a limit that others share can be released by any of them; their
+//! seal says that one of them gave it out.
+
+#[cfg(test)]
+mod tests;
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,7 +13,9 @@ use std::sync::Arc;
 
 use thiserror::Error;
 use tollgate_core::{Concurrency, Holder, Limit, LimitError, SharedLimit, Span};
-use tollgate_store::authority::SharedKey;
+use tollgate_store::authority::{Pin, SharedKey};
+
+use crate::fleet::Fleet;
 
 /// A right to be at it, until it is released or its deadline passes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,12 +41,20 @@ const HOLDS_MAX: usize = 128;
 /// Stands where the length of a key stands, for a hold whose counter others share.
 const SHARED: u64 = u64::MAX;
 
+/// Units that are held of a limit that others share.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HeldThere {
+    pub(crate) name: SharedKey,
+    pub(crate) holder: Holder,
+    pub(crate) pin: Option<Pin>,
+}
+
 /// One of the things that a lease holds.
 pub(crate) enum Hold<'a> {
     /// Units of a limit of this process.
     Here { key: &'a [u8], holder: Holder },
-    /// Units of a limit that others share.
-    Shared { name: SharedKey, holder: Holder },
+    /// Units of a limit that others share, and what its counter is pinned as, if that is not empty.
+    Shared { name: SharedKey, holder: Holder, pinned: &'a [u8] },
 }
 
 impl LeaseIssuer {
@@ -63,16 +77,27 @@ impl LeaseIssuer {
         Lease(self.process.to_vec())
     }
 
-    /// What a lease holds: in this process, if it is the one that gave it out, and elsewhere.
-    pub(crate) fn holds<'a>(&self, lease: &'a Lease) -> impl Iterator<Item = Hold<'a>> {
-        let (process, mut rest) = lease.0.split_at_checked(self.process.len()).unwrap_or_default();
-        let is_own = process == self.process;
+    /// What a lease holds: in this process, if it is the one that gave it out, and elsewhere, if its seal is the fleet's.
+    pub(crate) fn holds<'a>(
+        &self,
+        lease: &'a Lease,
+        fleet: Option<&Fleet>,
+    ) -> impl Iterator<Item = Hold<'a>> + use<'a> {
+        let bytes = match fleet {
+            Some(fleet) => fleet.unsealed(&lease.0).unwrap_or_default(),
+            None => &lease.0,
+        };
+        let (process, mut rest) = bytes.split_at_checked(self.process.len()).unwrap_or_default();
+        let (is_own, is_sharing) = (process == self.process, fleet.is_some());
         let holds = std::iter::from_fn(move || {
             let (hold, after) = read_hold(rest)?;
             rest = after;
             Some(hold)
         });
-        holds.take(HOLDS_MAX).filter(move |hold| is_own || matches!(hold, Hold::Shared { .. }))
+        holds.take(HOLDS_MAX).filter(move |hold| match hold {
+            Hold::Here { .. } => is_own,
+            Hold::Shared { .. } => is_sharing,
+        })
     }
 }
 
@@ -84,18 +109,29 @@ fn read_hold(bytes: &[u8]) -> Option<(Hold<'_>, &[u8])> {
     let (name, after) = after.split_at_checked(name_bytes)?;
     let (&holder, after) = after.split_first_chunk()?;
     let holder = Holder::from_number(u64::from_le_bytes(holder));
-    let hold = match name.try_into() {
-        Ok(name) if length == SHARED => Hold::Shared { name: SharedKey(u128::from_le_bytes(name)), holder },
-        _ => Hold::Here { key: name, holder },
-    };
-    Some((hold, after))
+    if length != SHARED {
+        return Some((Hold::Here { key: name, holder }, after));
+    }
+    let name = SharedKey(u128::from_le_bytes(name.try_into().ok()?));
+    let (&length, after) = after.split_first_chunk()?;
+    let (pinned, after) = after.split_at_checked(usize::try_from(u64::from_le_bytes(length)).ok()?)?;
+    Some((Hold::Shared { name, holder, pinned }, after))
 }
 
 impl Lease {
-    pub(crate) fn add_shared(&mut self, name: SharedKey, holder: Holder) {
+    /// The same, with the seal of the fleet.
+    pub(crate) fn sealed(mut self, fleet: &Fleet) -> Lease {
+        fleet.seal(&mut self.0);
+        self
+    }
+
+    /// Adds what is held elsewhere. Pins have names that everybody in the fleet knows; their numbers are each process's own.
+    pub(crate) fn add_shared(&mut self, held: &HeldThere, pinned: &[u8]) {
         self.0.extend_from_slice(&SHARED.to_le_bytes());
-        self.0.extend_from_slice(&name.0.to_le_bytes());
-        self.0.extend_from_slice(&holder.number().to_le_bytes());
+        self.0.extend_from_slice(&held.name.0.to_le_bytes());
+        self.0.extend_from_slice(&held.holder.number().to_le_bytes());
+        self.0.extend_from_slice(&(pinned.len() as u64).to_le_bytes());
+        self.0.extend_from_slice(pinned);
     }
 
     pub(crate) fn add(&mut self, key: &[u8], holder: Holder) {

@@ -1,12 +1,14 @@
 //! A request meets its limits: which they are, what each is asked, and what they say together.
 
+use std::iter;
 use std::ops::Range;
 
 use smallvec::SmallVec;
 use tollgate_core::{Cost, Decision, Intent, Limit, Outcome, Refund, Time};
 use tollgate_policy::{
-    Allowance, Domain, Overshoot, Place, PlaceIndex, PlacedLimit, Quota, RuleId, Snapshot,
+    Allowance, Domain, Entry, Overshoot, Place, PlaceIndex, PlacedLimit, Quota, RuleId, Snapshot,
 };
+use tollgate_store::authority::Pin;
 use tollgate_store::{Charge, Key};
 
 use crate::engine::{Engine, Inquiry, Scratch};
@@ -42,6 +44,7 @@ struct Shared {
     /// Which one.
     index: usize,
     counter: SharedCounter,
+    pin: Option<Pin>,
     terms: FailTerms,
 }
 
@@ -59,6 +62,8 @@ struct Approach<'a> {
     place_index: PlaceIndex,
     place: &'a Place,
     tier: Option<&'a str>,
+    /// Where its shared counters are kept, if at a place of their own.
+    pin: Option<Pin>,
 }
 
 /// How a charge is to be made: what the caller has said about it.
@@ -113,7 +118,8 @@ impl<'a> Meeting<'a> {
                 let place_index = snapshot.policy(name).ok_or_else(|| unknown_policy(snapshot, name))?;
                 let place = snapshot.place(place_index);
                 check_tier(place, tier)?;
-                let (engine, approach) = (self.engine, Approach { place_index, place, tier });
+                let pin = self.engine.pin_of(iter::once(key));
+                let (engine, approach) = (self.engine, Approach { place_index, place, tier, pin });
                 if self.applies(place) {
                     let terms = Terms { cost: self.request.cost, carried: false, refund: false };
                     self.meet(&approach, terms, &[], |limit, quota| {
@@ -149,7 +155,7 @@ impl<'a> Meeting<'a> {
             };
             if descriptor.limit.is_some() {
                 let bytes = key_buffer.of_own_limit(domain.name(), descriptor.entries);
-                self.meet_own(own.next(), bytes, terms);
+                self.meet_own(own.next(), bytes, descriptor.entries, terms);
             } else if let Some(approach) = approach {
                 self.meet(approach, terms, &replaced, |limit, quota| {
                     let bytes = key_buffer.of_descriptor(approach.place, limit, descriptor.entries);
@@ -172,7 +178,9 @@ impl<'a> Meeting<'a> {
         }
         let place_index = domain.find(descriptor.entries)?;
         let place = snapshot.place(place_index);
-        self.applies(place).then(|| Approach { place_index, place, tier: domain.tier_of(descriptor.entries) })
+        let pin = || self.engine.pin_of(place.common(descriptor.entries).map(str::as_bytes));
+        let tier = || domain.tier_of(descriptor.entries);
+        self.applies(place).then(|| Approach { place_index, place, tier: tier(), pin: pin() })
     }
 
     /// Whether a rule is in force.
@@ -188,7 +196,7 @@ impl<'a> Meeting<'a> {
         replaced: &[&str],
         mut key: impl FnMut(&PlacedLimit, &Quota) -> Keyed,
     ) {
-        let Approach { place_index, place, tier } = *approach;
+        let Approach { place_index, place, tier, pin } = *approach;
         let first = self.answer.rulings.len();
         let mut unlimited = false;
         for (limit_index, placed) in place.limits().iter().enumerate() {
@@ -210,7 +218,7 @@ impl<'a> Meeting<'a> {
             let charge_index = self.charges.len();
             if let Some(counter) = counter {
                 let terms = FailTerms { mode: placed.fail_mode(), percent: placed.local_percent() };
-                self.shared.push(Shared { index: charge_index, counter, terms });
+                self.shared.push(Shared { index: charge_index, counter, pin, terms });
             } else {
                 let before = placed.counted_before(tier, &quota.limit, self.now);
                 self.carried_over.extend(before.map(|was| (charge_index, was)));
@@ -236,11 +244,14 @@ impl<'a> Meeting<'a> {
     }
 
     /// Meets a limit that the request brought along.
-    fn meet_own(&mut self, quota: Option<&'a Quota>, key: &[u8], terms: Terms) {
+    fn meet_own(&mut self, quota: Option<&'a Quota>, key: &[u8], entries: &[Entry<'_>], terms: Terms) {
         let Some(quota) = quota else { return self.answer.statuses.push(Status::NoLimit) };
         let index = self.charges.len();
         let counter = self.engine.shared_counter(key, quota, None);
-        self.shared.extend(counter.map(|counter| Shared { index, counter, terms: FailTerms::default() }));
+        self.shared.extend(counter.map(|counter| {
+            let pin = self.engine.pin_of(entries.iter().map(|(_, value)| value.as_bytes()));
+            Shared { index, counter, pin, terms: FailTerms::default() }
+        }));
         let key = self.engine.ledger.key(key);
         let intent = intent(self.request.peek, &quota.limit, Overshoot::ByCaller, terms.carried);
         let force = if terms.refund { Force::Refund } else { Force::Enforced };

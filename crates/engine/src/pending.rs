@@ -9,10 +9,11 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 use tollgate_core::{Cost, Decision, Holder, Intent, Limit, Outcome, Refund, Span, Tick, Time};
 use tollgate_policy::{FailMode, Snapshot};
-use tollgate_store::authority::{Act, Failure, Grant, Question, SharedKey};
+use tollgate_store::authority::{Act, Directed, Failure, Grant, Question};
 use tollgate_store::{Charge, Key};
 
 use crate::engine::Engine;
+use crate::lease::HeldThere;
 use crate::verdict::{Answer, DecidedBy, Force, Ruling, Status, Usual};
 
 /// When to try again what nobody could decide: an authority that is away may be back soon.
@@ -32,7 +33,7 @@ pub struct Pending {
     pub(crate) unbooked: Usual<Taken>,
     pub(crate) asked: Usual<Asked>,
     /// One for each that is asked.
-    pub(crate) questions: Usual<Question>,
+    pub(crate) questions: Usual<Directed>,
     /// The keys of what this process may come to hold, by ruling: whoever releases it has to name them.
     pub(crate) hold_keys: Vec<(usize, Vec<u8>)>,
 }
@@ -75,14 +76,14 @@ pub(crate) struct FailTerms {
 #[derive(Debug, Default)]
 pub(crate) struct Settled {
     /// What the authority is to be told, and nobody waits for.
-    pub(crate) tell: Vec<Question>,
+    pub(crate) tell: Vec<Directed>,
     /// What is held now, elsewhere.
-    pub(crate) held: SmallVec<[(SharedKey, Holder); 1]>,
+    pub(crate) held: SmallVec<[HeldThere; 1]>,
 }
 
 impl Pending {
     /// What an authority has to be asked, all at once.
-    pub fn questions(&self) -> &[Question] {
+    pub fn questions(&self) -> &[Directed] {
         &self.questions
     }
 
@@ -110,7 +111,7 @@ impl Pending {
         let asked = std::mem::take(&mut self.asked);
         for (at, asked) in asked.iter().enumerate() {
             match grants.get(at).copied().unwrap_or(Err(Failure::NotAsked)) {
-                Ok(grant) => self.accept(asked.index, &grant, self.questions[at].limit.tick()),
+                Ok(grant) => self.accept(asked.index, &grant, self.questions[at].0.limit.tick()),
                 Err(failure) => self.fall_back(engine, asked, failure, now),
             }
         }
@@ -118,7 +119,7 @@ impl Pending {
         let passes = !self.answer.rulings.iter().any(Ruling::denies);
         for (at, asked) in asked.iter().enumerate() {
             let Some(Ok(grant)) = grants.get(at) else { continue };
-            let question = &self.questions[at];
+            let (question, pin) = &self.questions[at];
             let is_taken =
                 matches!(question.act, Act::Take(cost) if cost != Cost::ZERO) && grant.decision.is_allowed();
             let ruling = &mut self.answer.rulings[asked.index];
@@ -126,14 +127,15 @@ impl Pending {
             if is_taken && !is_kept {
                 ruling.decision.remaining =
                     ruling.decision.remaining.saturating_add(ruling.cost).min(ruling.decision.limit);
-                settled.tell.extend(undo(question, grant));
+                settled.tell.extend(undo(question, grant).map(|undo| (undo, *pin)));
             } else if is_taken {
-                settled.held.extend(grant.holder.map(|holder| (question.key, holder)));
+                let held = |holder| HeldThere { name: question.key, holder, pin: *pin };
+                settled.held.extend(grant.holder.map(held));
             }
         }
         for (at, asked) in asked.iter().enumerate().filter(|(_, asked)| asked.books_later) {
             if self.answer.rulings[asked.index].denies() {
-                self.book(engine, asked, &self.questions[at], now, &mut settled);
+                self.book(engine, asked, at, now, &mut settled);
             }
         }
         for Taken { index, key, limit, units, .. } in &self.unbooked {
@@ -142,8 +144,12 @@ impl Pending {
             }
         }
         let is_excused = |taken: &Taken| self.answer.rulings[taken.index].force == Force::Excused;
+        // What was spent before anybody asked stays spent, whoever denies.
+        let is_booked =
+            |taken: &Taken| asked.iter().any(|asked| asked.books_later && asked.index == taken.index);
+        let is_undone = |taken: &Taken| is_excused(taken) || !passes && !is_booked(taken);
         let (undone, kept): (Usual<Taken>, Usual<Taken>) =
-            std::mem::take(&mut self.taken).into_iter().partition(|taken| !passes || is_excused(taken));
+            std::mem::take(&mut self.taken).into_iter().partition(is_undone);
         give_back_here(engine, &undone, now);
         for taken in &undone {
             let peek = Charge::peek(taken.key, &taken.limit, Cost::new(taken.units));
@@ -154,10 +160,11 @@ impl Pending {
     }
 
     /// Writes down what is spent already, where it was denied.
-    fn book(&self, engine: &Engine, asked: &Asked, question: &Question, now: Time, settled: &mut Settled) {
+    fn book(&self, engine: &Engine, asked: &Asked, at: usize, now: Time, settled: &mut Settled) {
         match self.answer.rulings[asked.index].decided_by {
             DecidedBy::Authority => {
-                settled.tell.push(Question { act: Act::Book(asked.cost), ..question.clone() });
+                let (question, pin) = self.questions[at].clone();
+                settled.tell.push((Question { act: Act::Book(asked.cost), ..question }, pin));
             }
             DecidedBy::FailLocal => {
                 let limit = engine.share_of(&asked.limit, asked.terms.percent);

@@ -226,7 +226,7 @@ fn a_denial_elsewhere_undoes_what_the_share_has_given() {
         let step = with_request(&["a=1", "b=1"], |request| engine.begin(request, START).unwrap());
         let Step::Pending(pending) = step else { panic!("it was not asked") };
         let mut grants = authority.ask(pending.questions(), START);
-        assert!(matches!(pending.questions()[0].act, Act::Take(_)));
+        assert!(matches!(pending.questions()[0].0.act, Act::Take(_)));
         grants[0] = Err(Failure::TimedOut);
         assert_eq!(summary(&engine.resume(pending, &grants, START).verdict), "deny 2 0!");
     }
@@ -256,17 +256,18 @@ fn what_is_held_elsewhere_is_released_by_anybody_of_the_fleet() {
 }
 
 #[test]
-fn a_lease_that_somebody_made_up_asks_for_little() {
-    let engine = sharing(THREE, b"");
-    let check = |holds: u128, expected: usize| {
-        let mut lease = "00".repeat(8);
-        for name in 0..holds {
-            lease.extend(["ff".repeat(8), format!("{name:032x}{:016x}", 1)]);
-        }
-        assert_eq!(engine.release(&lease.parse().unwrap(), START).questions.len(), expected);
+fn a_lease_that_somebody_made_up_asks_for_nothing() {
+    let rules = "policies: {p: {requests: 1, period: 30s, algorithm: concurrency}}";
+    let (engine, authority) = (sharing(rules, b"secret"), &mut Authority::default());
+    let questions = |lease: &str| engine.release(&lease.parse().unwrap(), START).questions.len();
+    let given = |secret: &[u8]| {
+        let lease = acquire(&sharing(rules, secret), authority, &Request::policy("p", b"k"), START).1;
+        lease.unwrap().to_string()
     };
-    check(128, 128);
-    check(10_000, 128);
+    let [own, foreign] = [&b"secret"[..], b"another"].map(given);
+    assert_eq!((questions(&own), questions(&foreign)), (1, 0));
+    assert_eq!(questions(&format!("{own}00")), 0);
+    assert_eq!(questions(&own[..own.len() - 32]), 0, "without its seal");
 }
 
 #[test]
@@ -303,6 +304,40 @@ descriptors:
     assert_eq!(summary(&ask(&engine, authority, &["here=2", "there=2"])), "pass 0! 1");
 }
 
+#[test]
+fn what_is_booked_stays_booked_whoever_denies_the_request() {
+    let rules = |consistency: &str| {
+        let limit =
+            |units: u32| format!("{{unit: hour, requests_per_unit: {units}, consistency: {consistency}}}");
+        let (quota, other) = (limit(5), limit(1));
+        format!(
+            "
+domain: d
+descriptors:
+- {{key: quota, quota_mode: true, rate_limit: {quota}}}
+- {{key: other, rate_limit: {other}}}
+"
+        )
+    };
+    let check = |who: &str, ask: &mut dyn FnMut(&[&str]) -> Verdict| {
+        let expected = [
+            ("pass 0", &["other=1"][..]),
+            ("deny 3 0!", &["quota=1@2", "other=1"]),
+            ("pass 2", &["quota=1"]),
+        ];
+        for (expected, descriptors) in expected {
+            assert_eq!(summary(&ask(descriptors)), expected, "{who}: {descriptors:?}");
+        }
+    };
+    let here = engine(&rules("local"));
+    check("the process", &mut |descriptors| common::ask(&here, START, descriptors));
+    let there = sharing(&rules("exact"), b"");
+    let authority = &mut Authority::default();
+    check("the authority", &mut |descriptors| ask(&there, authority, descriptors));
+    let left = sharing(&rules("exact"), b"");
+    check("its share", &mut |descriptors| ask_in_vain(&left, descriptors));
+}
+
 /// Rules with each limit either local or shared, by the bits of a number.
 fn rules(shared: u32) -> String {
     let limits = [
@@ -321,12 +356,9 @@ fn rules(shared: u32) -> String {
 }
 
 /// Which counters a request is about, each with a cost of its own or none. No counter twice: what is asked elsewhere is asked at once.
-fn request() -> impl Strategy<Value = Vec<String>> {
-    let descriptor = prop_oneof![
-        4 => Just(String::new()),
-        1 => (1..3_i64).prop_map(|cost| format!("@{cost}")),
-        1 => (1..3_i64).prop_map(|cost| format!("@-{cost}")),
-    ];
+fn request(costs_min: i64) -> impl Strategy<Value = Vec<String>> {
+    let cost = (costs_min..3).prop_filter("a cost", |cost| *cost != 0);
+    let descriptor = prop_oneof![2 => Just(String::new()), 1 => cost.prop_map(|cost| format!("@{cost}"))];
     prop::sample::subsequence(vec!["a", "b", "c", "d", "e", "f"], 1..4).prop_flat_map(move |keys| {
         prop::collection::vec(descriptor.clone(), keys.len()).prop_map(move |costs| {
             keys.iter().zip(costs).map(|(key, cost)| format!("{key}=1{cost}")).collect()
@@ -339,7 +371,7 @@ proptest! {
     #[test]
     fn shared_or_not_the_answers_are_the_same(
         shared in 0..64_u32,
-        requests in prop::collection::vec((request(), 0..40_u64), 1..20),
+        requests in prop::collection::vec((request(-2), 0..40_u64), 1..20),
     ) {
         let (alone, together) = (engine(&rules(0)), sharing(&rules(shared), b""));
         let authority = &mut Authority::default();
@@ -357,6 +389,30 @@ proptest! {
                 });
                 let expected = look(&alone, &mut Authority::default());
                 prop_assert_eq!(look(&together, authority), expected, "{} after {:?} of {:?}", key, descriptors, requests);
+            }
+        }
+    }
+
+    /// And while it is away, so does the share of the only process there is. What comes back then stays where it was taken, elsewhere.
+    #[test]
+    fn the_only_process_decides_as_if_nothing_were_shared(
+        shared in 0..64_u32,
+        requests in prop::collection::vec((request(1), 0..40_u64), 1..20),
+    ) {
+        let (alone, left) = (engine(&rules(0)), sharing(&rules(shared), b""));
+        let mut now = START;
+        for (descriptors, seconds) in &requests {
+            now = now.plus(Span::from_ticks(seconds * 1_000_000_000));
+            let descriptors: Vec<&str> = descriptors.iter().map(String::as_str).collect();
+            let [expected, got] = [&alone, &left].map(|engine| {
+                with_request(&descriptors, |request| engine.decide(request, now).unwrap().allowed())
+            });
+            prop_assert_eq!(got, expected, "{:?} of {:?}", descriptors, requests);
+            for key in ["a=1", "b=1", "c=1", "d=1", "e=1", "f=1"] {
+                let [expected, got] = [&alone, &left].map(|engine| {
+                    with_request(&[key], |request| summary(&engine.decide(&request.peek(), now).unwrap()))
+                });
+                prop_assert_eq!(got, expected, "{} after {:?} of {:?}", key, descriptors, requests);
             }
         }
     }

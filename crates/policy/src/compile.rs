@@ -10,7 +10,7 @@ use crate::map::Map;
 use crate::part::put_part;
 use crate::pattern::Pattern;
 use crate::rule::{Allowance, Quota, Rule, RuleLimit};
-use crate::snapshot::{Domain, Form, Place, PlacedLimit, RuleId, Snapshot};
+use crate::snapshot::{Domain, Form, LevelKind, Place, PlacedLimit, RuleId, Snapshot};
 use crate::spec::{DescriptorSpec, DomainSpec, FileSpec};
 use crate::tree::{Child, Level, PlaceIndex, Values};
 
@@ -96,7 +96,7 @@ impl<'a> Compiler<'a> {
     fn domain(&mut self, spec: DomainSpec) -> Domain {
         let mut identity = vec![IN_DOMAIN];
         put_part(&mut identity, spec.name.as_bytes());
-        let trail = Trail { domain: &spec.name, path: String::new(), identity, counted_levels: Vec::new() };
+        let trail = Trail { domain: &spec.name, path: String::new(), identity, levels: Vec::new() };
         let root = self.level(spec.descriptors, &trail);
         Domain {
             enabled: spec.enabled,
@@ -129,7 +129,7 @@ impl<'a> Compiler<'a> {
         let mut identity = vec![IN_POLICY];
         put_part(&mut identity, name.as_bytes());
         // Its key is its one level, and tells counters apart.
-        self.place(rule, &Trail { domain: "", path: name.into(), identity, counted_levels: vec![true] })
+        self.place(rule, &Trail { domain: "", path: name.into(), identity, levels: vec![LevelKind::Counted] })
     }
 
     fn place(&mut self, rule: Rule, trail: &Trail<'_>) -> PlaceIndex {
@@ -153,7 +153,7 @@ impl<'a> Compiler<'a> {
             path: trail.path.as_str().into(),
             rule,
             limits,
-            counted_levels: trail.counted_levels.clone(),
+            levels: trail.levels.clone(),
         });
         index
     }
@@ -235,17 +235,18 @@ struct Trail<'a> {
     domain: &'a str,
     path: String,
     identity: Vec<u8>,
-    counted_levels: Vec<bool>,
+    levels: Vec<LevelKind>,
 }
 
 impl<'a> Trail<'a> {
     fn step(&self, key: &str, values: &Values) -> Trail<'a> {
         let separator = if self.path.is_empty() { "" } else { PATH_SEPARATOR };
         let mut identity = self.identity.clone();
-        let (kind, value, counted) = match values {
-            Values::Exact(value) => (1, Some(&**value), false),
-            Values::Matching { pattern, shared } => (2, Some(pattern.as_str()), !shared),
-            Values::Any => (3, None, true),
+        let (kind, value, level) = match values {
+            Values::Exact(value) => (1, Some(&**value), LevelKind::Fixed),
+            Values::Matching { pattern, shared: true } => (2, Some(pattern.as_str()), LevelKind::Shared),
+            Values::Matching { pattern, shared: false } => (2, Some(pattern.as_str()), LevelKind::Counted),
+            Values::Any => (3, None, LevelKind::Counted),
         };
         identity.push(kind);
         put_part(&mut identity, key.as_bytes());
@@ -253,14 +254,9 @@ impl<'a> Trail<'a> {
             put_part(&mut identity, value.as_bytes());
         }
         let value = value.map(|value| format!("={value}")).unwrap_or_default();
-        let mut counted_levels = self.counted_levels.clone();
-        counted_levels.push(counted);
-        Trail {
-            domain: self.domain,
-            path: format!("{}{separator}{key}{value}", self.path),
-            identity,
-            counted_levels,
-        }
+        let mut levels = self.levels.clone();
+        levels.push(level);
+        Trail { domain: self.domain, path: format!("{}{separator}{key}{value}", self.path), identity, levels }
     }
 }
 

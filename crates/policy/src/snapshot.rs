@@ -47,8 +47,19 @@ pub struct Place {
     pub(crate) path: Box<str>,
     pub(crate) rule: Rule,
     pub(crate) limits: Vec<PlacedLimit>,
-    /// Which levels' values tell counters apart: those that the place does not name itself.
-    pub(crate) counted_levels: Vec<bool>,
+    /// What the values at each level of the way to it mean for its counters.
+    pub(crate) levels: Vec<LevelKind>,
+}
+
+/// What the values at one level mean for counters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LevelKind {
+    /// There is one: the place names it.
+    Fixed,
+    /// They tell counters apart.
+    Counted,
+    /// Different ones share a counter.
+    Shared,
 }
 
 /// One limit of a rule at its place.
@@ -195,8 +206,14 @@ impl Place {
 
     /// The values of a descriptor that tell its counters apart at this place.
     pub fn counted<'a>(&self, entries: &'a [Entry<'a>]) -> impl Iterator<Item = &'a str> {
-        let counted = entries.iter().zip(&self.counted_levels).filter(|(_, counted)| **counted);
+        let counted = entries.iter().zip(&self.levels).filter(|(_, level)| **level == LevelKind::Counted);
         counted.map(|(&(_, value), _)| value)
+    }
+
+    /// The values of a descriptor that all who share its counter have in common.
+    pub fn common<'a>(&self, entries: &'a [Entry<'a>]) -> impl Iterator<Item = &'a str> {
+        let common = entries.iter().zip(&self.levels).filter(|(_, level)| **level != LevelKind::Shared);
+        common.map(|(&(_, value), _)| value)
     }
 }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 use thiserror::Error;
 use tollgate_core::{Cost, Decision, SharedLimit, Span, Time};
 use tollgate_store::Clock;
+pub use tollgate_store::authority::Pin;
 use tollgate_store::authority::deny_cache::{Denial, DenyCache};
 use tollgate_store::authority::ring::{Ring, RingError};
 use tollgate_store::authority::{Act, Grant, Question, SharedKey};
@@ -71,10 +72,6 @@ pub enum SettingsError {
     #[error("more than {} pins", u16::MAX)]
     TooManyPins,
 }
-
-/// A named place that is not chosen by the ring.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Pin(pub(crate) u16);
 
 /// What all threads share.
 pub struct Fleet {

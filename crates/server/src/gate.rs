@@ -15,6 +15,7 @@ pub(crate) use self::begun::{Begun, Granted, has_held};
 use crate::access::{self, Access};
 use crate::client_address::AddressSettings;
 use crate::metrics::{Metrics, Outcomes, Protocol};
+use crate::seldom::Seldom;
 use crate::store::Store;
 
 /// How the gate answers.
@@ -57,6 +58,8 @@ pub struct Gate {
     /// Where counters are shared, if they are.
     store: Option<Store>,
     readiness: AtomicU8,
+    /// Calls whose numbers cannot be shared.
+    unshared_throttles: Seldom,
 }
 
 /// How far a gate is, as [`Gate::readiness`] has it.
@@ -75,6 +78,7 @@ impl Gate {
             access: Access::default(),
             store: None,
             readiness: AtomicU8::new(STARTING),
+            unshared_throttles: Seldom::default(),
         })
     }
 
@@ -87,7 +91,8 @@ impl Gate {
     /// A gate that shares its counters with others.
     #[must_use]
     pub(crate) fn with_store(self, store: Store) -> Gate {
-        let gate = Gate { engine: self.engine.sharing(store.secret()), store: Some(store), ..self };
+        let engine = self.engine.sharing(store.secret()).pinning(store.pins());
+        let gate = Gate { engine, store: Some(store), ..self };
         gate.count_nodes();
         gate
     }

@@ -17,6 +17,9 @@ use tollgate::Verdict;
 
 pub(crate) use advice::{Advice, window};
 
+/// Says why an answer was given without those who should have decided.
+pub(crate) const REASON: &str = "x-tollgate-reason";
+
 /// Which fields are wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Wanted {
@@ -72,6 +75,6 @@ pub(crate) fn each(
     if let Some(failure) = verdict.failure() {
         buffer.clear();
         let _ = write!(buffer, "{}: {failure}", verdict.decided_by().name()); // A string takes everything.
-        tell("x-tollgate-reason", buffer);
+        tell(REASON, buffer);
     }
 }

@@ -18,6 +18,7 @@ mod protocol;
 mod reload;
 mod room;
 mod secret;
+mod seldom;
 mod serve;
 mod settings;
 mod store;

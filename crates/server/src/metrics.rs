@@ -115,9 +115,8 @@ impl Metrics {
     /// Counts what the rules of a verdict have said.
     pub(crate) fn observe_rules(&self, verdict: &Verdict) {
         let shard = self.shard();
-        if verdict.decided_by() != DecidedBy::Ledger {
-            verdict.rulings().iter().for_each(|ruling| self.observe_shared(ruling.decided_by));
-        }
+        // Each by itself: what is shared may have been asked whoever decides about the request.
+        verdict.rulings().iter().for_each(|ruling| self.observe_shared(ruling.decided_by));
         for status in verdict.statuses() {
             // One decision of a rule, however many limits it has. What was given back is none.
             let Some(ruling) = verdict.tightest_of(status).filter(|ruling| ruling.force != Force::Refund)

@@ -4,6 +4,7 @@
 //! of them bring a text, and one table says what the texts mean.
 
 mod networks;
+mod pins;
 mod table;
 mod value;
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tollgate::Clock;
-use tollgate::authority::Question;
+use tollgate::authority::{Directed, Pin};
 use tollgate_redis::{Authority, Fleet, ShardStats};
 
 pub use self::settings::{HiddenText, StoreError, StoreSettings};
@@ -18,6 +18,8 @@ pub(crate) struct Store {
     fleet: Arc<Fleet>,
     deadline: Duration,
     secret: Vec<u8>,
+    /// What is kept on a node of its own.
+    pins: Vec<String>,
     /// One for each thread that serves requests, made when it first asks: a connection never changes threads.
     authorities: Box<[OnceLock<Authority>]>,
 }
@@ -30,10 +32,17 @@ impl Store {
         clock: Arc<Clock>,
     ) -> Result<Option<Store>, StoreError> {
         let Some(reached) = settings.reached()? else { return Ok(None) };
+        let secret = settings.secret()?;
+        if secret.is_empty() {
+            tracing::warn!(
+                "`store_secret` is not set: whoever may ask this server can make up leases and end what others hold, and whoever may read the store can tell whether a name is counted there"
+            );
+        }
         Ok(Some(Store {
             fleet: Fleet::new(reached, clock)?,
             deadline: settings.deadline,
-            secret: settings.secret()?,
+            secret,
+            pins: settings.pins.iter().map(|(name, _)| name.clone()).collect(),
             authorities: (0..threads.max(1)).map(|_| OnceLock::new()).collect(),
         }))
     }
@@ -43,15 +52,19 @@ impl Store {
         &self.secret
     }
 
+    /// What is kept at places of their own, by name.
+    pub(crate) fn pins(&self) -> impl Iterator<Item = (String, Pin)> {
+        self.pins.iter().filter_map(|name| Some((name.clone(), self.fleet.pin(name)?)))
+    }
+
     /// Asks, all at once. Whatever happens, the answers are there by the deadline.
-    pub(crate) async fn ask(&self, questions: &[Question]) -> Vec<Granted> {
-        let questions = questions.iter().map(|question| (question.clone(), None));
-        self.authority().ask_all(questions, self.deadline).await
+    pub(crate) async fn ask(&self, questions: &[Directed]) -> Vec<Granted> {
+        self.authority().ask_all(questions.iter().cloned(), self.deadline).await
     }
 
     /// Tells what nobody waits for.
-    pub(crate) fn send(&self, questions: Vec<Question>) {
-        self.authority().send_back(questions.into_iter().map(|question| (question, None)));
+    pub(crate) fn send(&self, questions: Vec<Directed>) {
+        self.authority().send_back(questions);
     }
 
     /// Whether every shard can be asked by this thread, in this time.

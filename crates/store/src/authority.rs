@@ -44,6 +44,13 @@ pub struct Question {
     pub act: Act,
 }
 
+/// A place that was chosen for some keys, by the number under which whoever carries questions knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Pin(pub u16);
+
+/// A question, and where it goes if not to where its key says.
+pub type Directed = (Question, Option<Pin>);
+
 /// What is to be done with one counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Act {

@@ -222,11 +222,10 @@ impl Stage {
         let verdict = match step {
             Step::Ready(verdict) => verdict,
             Step::Pending(pending) => {
-                let questions: Vec<_> =
-                    pending.questions().iter().map(|question| (question.clone(), None)).collect();
+                let questions = pending.questions().to_vec();
                 let grants = self.authority.ask_all(questions, DEADLINE).await;
                 let resumed = self.engine.resume(pending, &grants, self.clock.now());
-                self.authority.send_back(resumed.tell.into_iter().map(|question| (question, None)));
+                self.authority.send_back(resumed.tell);
                 resumed.verdict
             }
         };

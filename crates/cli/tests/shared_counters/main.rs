@@ -4,7 +4,10 @@
 #[path = "../tls/authority.rs"]
 mod authority;
 mod envoy;
+mod holds;
+mod pins;
 mod processes;
+mod throttles;
 mod tls;
 
 use tollgate_testkit::real::Launch;

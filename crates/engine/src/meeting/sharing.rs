@@ -39,7 +39,7 @@ impl Meeting<'_> {
         let any_books_quota = !unbooked.is_empty() || shared.iter().any(books_quota);
         for (shared, refund) in shared.into_iter().zip(refunds) {
             let books_later = self.is_booking_quota(shared.index);
-            let Shared { index, counter, terms } = shared;
+            let Shared { index, counter, pin, terms } = shared;
             let Charge { key, limit, cost, intent, .. } = self.charges[index];
             let is_quota = self.answer.rulings[index].force == Force::Quota;
             let (is_asked, intent) = match intent {
@@ -53,7 +53,7 @@ impl Meeting<'_> {
             if is_asked {
                 let act = refund.unwrap_or_else(|| act(intent, cost));
                 asked.push(Asked { index, key, limit: limit.clone(), cost, intent, books_later, terms });
-                questions.push(Question { key: counter.name, limit: counter.limit, act });
+                questions.push((Question { key: counter.name, limit: counter.limit, act }, pin));
             } else {
                 let ruling = &mut self.answer.rulings[index];
                 (ruling.decision, ruling.decided_by) = (unasked(limit), DecidedBy::Nobody);

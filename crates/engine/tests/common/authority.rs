@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use tollgate::authority::{Act, Failure, Grant, Question, SharedKey};
+use tollgate::authority::{Act, Directed, Failure, Grant, Question, SharedKey};
 use tollgate::core::{Ask, Cost, Decision, Holder, Limit, Outcome, Refund, Span, State, Time};
 use tollgate::{Engine, Lease, Pending, Request, RequestError, Resumed, Step, Verdict};
 
@@ -14,8 +14,8 @@ pub(crate) struct Authority {
 }
 
 impl Authority {
-    pub(crate) fn ask(&mut self, questions: &[Question], now: Time) -> Vec<Result<Grant, Failure>> {
-        questions.iter().map(|question| Ok(self.answer(question, now))).collect()
+    pub(crate) fn ask(&mut self, questions: &[Directed], now: Time) -> Vec<Result<Grant, Failure>> {
+        questions.iter().map(|(question, _)| Ok(self.answer(question, now))).collect()
     }
 
     fn answer(&mut self, question: &Question, now: Time) -> Grant {

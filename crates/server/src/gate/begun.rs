@@ -5,7 +5,7 @@
 
 use std::mem;
 
-use tollgate::authority::{Failure, Grant, Question};
+use tollgate::authority::{Directed, Failure, Grant};
 use tollgate::core::{Decision, Time};
 use tollgate::{
     DecidedBy, Lease, Pending, Released, Request, RequestError, Resumed, Step, Throttle, Verdict,
@@ -38,7 +38,7 @@ impl Drop for Begun<'_> {
 
 impl Begun<'_> {
     /// What has to be asked of shared counters.
-    pub(crate) fn questions(&self) -> &[Question] {
+    pub(crate) fn questions(&self) -> &[Directed] {
         match &self.step {
             Step::Pending(pending) => pending.questions(),
             Step::Ready(_) => &[],
@@ -102,34 +102,43 @@ impl Gate {
     }
 
     /// Ends what a lease holds. False if it held nothing any more.
-    pub(crate) async fn release(&self, lease: &Lease) -> bool {
+    pub(crate) async fn release(&self, lease: &Lease) -> Result<bool, Failure> {
         let released = self.begin_release(lease);
         let granted = match released.questions.as_slice() {
             [] => Vec::new(),
             questions => self.ask(questions).await,
         };
-        released.here || has_held(&granted)
+        has_held(&released, &granted)
     }
 
     /// Decides a call about which shared counters were asked.
     pub(crate) fn conclude_throttle(&self, throttle: &Throttle, granted: Granted, since: Time) -> Decision {
         let decided_by = if granted.is_ok() { DecidedBy::Authority } else { DecidedBy::FailLocal };
-        self.metrics.observe_shared(decided_by);
+        if throttle.cost() > 0 {
+            self.metrics.observe_shared(decided_by);
+        }
         let decision = self.engine.resume_throttle(throttle, granted, self.clock.now());
         self.observe_throttles(std::slice::from_ref(throttle), &[decision], since);
         decision
     }
 
-    /// Decides a call without asking shared counters.
-    pub(crate) fn decide_throttle(&self, throttle: &Throttle) -> Decision {
+    /// Decides a call whose numbers are too large for shared counters. Whoever runs the server is told so, now and then.
+    pub(crate) fn decide_unshared_throttle(&self, throttle: &Throttle) -> Decision {
         let now = self.clock.now();
+        if self.unshared_throttles.is_to_be_told(now) {
+            let burst = throttle.limit().capacity();
+            tracing::warn!(
+                burst,
+                "CL.THROTTLE was called with numbers that are too large for a count that is shared: each process counts by itself"
+            );
+        }
         let decision = self.engine.decide_throttle(throttle, now);
         self.observe_throttles(std::slice::from_ref(throttle), &[decision], now);
         decision
     }
 
     /// Asks shared counters, all at once.
-    pub(crate) async fn ask(&self, questions: &[Question]) -> Vec<Granted> {
+    pub(crate) async fn ask(&self, questions: &[Directed]) -> Vec<Granted> {
         match &self.store {
             Some(store) => store.ask(questions).await,
             None => vec![Err(Failure::NotAsked); questions.len()],
@@ -137,14 +146,14 @@ impl Gate {
     }
 
     /// Tells shared counters what nobody waits for.
-    fn send(&self, questions: Vec<Question>) {
+    fn send(&self, questions: Vec<Directed>) {
         if let Some(store) = self.store.as_ref().filter(|_| !questions.is_empty()) {
             store.send(questions);
         }
     }
 }
 
-/// Whether anything was held of what was released.
-pub(crate) fn has_held(granted: &[Granted]) -> bool {
-    granted.iter().flatten().any(|grant| grant.decision.is_allowed())
+/// Whether anything was held of what was released. Nobody knows that before every shared counter has answered.
+pub(crate) fn has_held(released: &Released, granted: &[Granted]) -> Result<bool, Failure> {
+    granted.iter().try_fold(released.here, |held, granted| Ok(held | (*granted)?.decision.is_allowed()))
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use insta::assert_snapshot;
 use tollgate::core::{Span, TokenBucket};
 use tollgate::policy::{FileSpec, Unit};
-use tollgate::{DecidedBy, Descriptor, Engine, OwnLimit, Request, Stats, Verdict};
+use tollgate::{DecidedBy, Descriptor, Engine, OwnLimit, Request, Source, Stats, Verdict};
 use tollgate_redis::ShardStats;
 
 use super::chunked::Chunked;
@@ -266,6 +266,40 @@ fn no_count_is_lost_between_threads() {
     assert!(rules(&metrics).contains(&format!("outcome=\"allowed\"}} {total}\n")), "{}", rules(&metrics));
     let count = format!("ratelimit_check_duration_seconds_count{{protocol=\"http\"}} {total}\n");
     assert!(text(&metrics).contains(&count), "{}", text(&metrics));
+}
+
+#[test]
+fn shared_limits_count_whoever_decides_about_the_request() {
+    let metrics = Metrics::new(0.8);
+    let rules = "
+domain: d
+descriptors:
+- {key: here, rate_limit: {unit: hour, requests_per_unit: 1, consistency: local}}
+- {key: there, rate_limit: {unit: hour, requests_per_unit: 9}}
+";
+    let engine = Engine::new(engine_settings()).unwrap().sharing(b"");
+    engine.load(&[Source::new("rules.yaml", rules)], NOW).unwrap();
+    let (here, there) = ([("here", "1")], [("there", "1")]);
+    let counted = || {
+        let text = metrics.encode(Stats::default(), vec![ShardStats::default()]).unwrap();
+        let is_of_interest =
+            |line: &&str| line.starts_with("ratelimit_shared_decisions_total") && !line.ends_with(" 0");
+        text.lines().filter(is_of_interest).collect::<Vec<_>>().join("\n")
+    };
+    for (refund, by, times) in [
+        (false, DecidedBy::FailLocal, 1), // Both admit.
+        (true, DecidedBy::Ledger, 2),     // Units come back whoever denies.
+        (false, DecidedBy::Ledger, 2),    // Nobody is asked.
+    ] {
+        let there = Descriptor { refund, cost: refund.then_some(1), ..Descriptor::new(&there) };
+        let verdict = decide(&engine, "d", &[Descriptor::new(&here), there]);
+        observe(&metrics, &verdict);
+        assert_eq!(verdict.decided_by(), by);
+        assert_eq!(
+            counted(),
+            format!("ratelimit_shared_decisions_total{{decided_by=\"fail_local\"}} {times}")
+        );
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@
 //! | `POST /v1/check` | 200 or 429: may it pass? |
 //! | `POST /v1/peek` | what `/v1/check` would answer, 200 or 429; nothing is taken |
 //! | `POST /v1/acquire` | as `/v1/check`, with a `lease` on what is held until it is released |
-//! | `POST /v1/release` | 200: ends a lease |
+//! | `POST /v1/release` | 200: ends a lease; 503 if nobody knows whether it has |
 //! | `GET /v1/auth` | for proxies that ask before they let a request through: 200 or 429; any method |
 //! | `POST /json` | as envoyproxy/ratelimit |
 //! | `GET /healthz`, `/readyz`, `/healthcheck` | whether it lives, and whether it wants requests |
@@ -208,7 +208,7 @@ async fn release(State(gate): State<Arc<Gate>>, request: Request) -> Result<Resp
     let lease = lease.map(|lease| lease.parse::<Lease>()).transpose();
     let lease = lease.map_err(|error| Problem::bad_request(format!("`lease`: {error}")));
     let released = match counted(&gate, lease)? {
-        Some(lease) => gate.release(&lease).await,
+        Some(lease) => gate.release(&lease).await.map_err(Problem::NotReleased)?,
         None => false,
     };
     let body = if released { r#"{"released":true}"# } else { r#"{"released":false}"# };

@@ -7,6 +7,7 @@ use tollgate_redis::Address;
 
 use super::Settings;
 use super::networks::{hops, ipv6_prefix, networks};
+use super::pins::pins;
 use super::value::{
     SettingError, boolean, bytes, count, duration, listen, log_format, log_level, meaningless, ratio,
     tls_mode, tokens,
@@ -116,6 +117,9 @@ settings! {
     "store_nodes", "TOLLGATE_STORE_NODES", None, "COUNT",
         "How many processes share the counters: each spends its part while the store is away [default: as they count themselves in the store]",
         |settings, text| { settings.store.nodes = Some(u32::try_from(count(text)?).unwrap_or(u32::MAX)); Ok(()) };
+    "store_pins", "TOLLGATE_STORE_PINS", None, "LIST",
+        "Tenants or keys that are kept on a node of their own, of a store that is a ring or one node: NAME=HOST:PORT, with commas between them [default: none]",
+        |settings, text| { settings.store.pins = pins(text)?; Ok(()) };
     "memory", "TOLLGATE_MEMORY", None, "SIZE",
         "The most memory that counters may take [default: 1GiB]",
         |settings, text| { settings.gate.engine.ledger = LedgerSettings::with_cap(bytes(text)?); Ok(()) };

@@ -92,6 +92,44 @@ fn proxies_are_networks() {
 }
 
 #[test]
+fn pins_are_names_and_nodes() {
+    let pins = |text: &str| {
+        let pins = set("store_pins", text).unwrap().store.pins;
+        pins.iter().map(|(name, node)| format!("{name} {node}")).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        pins("acme=10.0.0.9:7000, a=b = [::1]:1,c=Host"),
+        ["acme 10.0.0.9:7000", "a=b [::1]:1", "c host:6379"]
+    );
+    assert_eq!(pins(" "), [""; 0]);
+    let many = |count: usize| (0..count).map(|at| format!("n{at}=h")).collect::<Vec<_>>().join(",");
+    assert_eq!(pins(&many(256)).len(), 256);
+    let longest = "n".repeat(255);
+    assert_eq!(pins(&format!("{longest}=h")), [format!("{longest} h:6379")]);
+    let form = |number: usize| {
+        format!(
+            "pin {number} has to be NAME=HOST:PORT, with commas between pins, and a name of 1 to 255 bytes"
+        )
+    };
+    let node = "pin 2 names no node: write HOST:PORT, with an IPv6 address in brackets; user and password are those of the store";
+    for (text, expected) in [
+        ("acme", form(1)),
+        ("a=h,", form(2)),
+        ("a=h,=h", form(2)),
+        (&format!("{longest}n=h"), form(1)),
+        ("a=h,b=h:0", node.to_owned()),
+        ("a=h,b=", node.to_owned()),
+        ("a=h,b=user:secret@h:1", node.to_owned()),
+        ("a=h,b=secret@h", node.to_owned()),
+        ("a=h,b=::1", node.to_owned()),
+        ("a=h, a =h2", "\"a\" is pinned twice: a key lives on one node".to_owned()),
+        (&many(257), "more than 256 pins".to_owned()),
+    ] {
+        assert_eq!(set("store_pins", text).unwrap_err().to_string(), expected, "{text}");
+    }
+}
+
+#[test]
 fn names_are_unique_and_made_alike() {
     let names: HashSet<_> = SETTINGS.iter().map(|setting| setting.name).collect();
     assert_eq!(names.len(), SETTINGS.len());

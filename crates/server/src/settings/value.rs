@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
+use super::pins::PinError;
 use super::{Listen, LogFormat};
 use tollgate_redis::AddressError;
 
@@ -31,6 +32,9 @@ pub enum SettingError {
     /// No store. There may be a password in the text.
     #[error("it is neither `memory` nor an address: {0}")]
     Store(#[from] AddressError),
+    /// A pin.
+    #[error(transparent)]
+    Pin(#[from] PinError),
 }
 
 pub(super) fn listen(text: &str) -> Result<Listen, SettingError> {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use thiserror::Error;
-use tollgate_redis::{Address, Credentials, Secret, Settings, SettingsError, Tls, TlsError};
+use tollgate_redis::{Address, Credentials, Layout, Node, Secret, Settings, SettingsError, Tls, TlsError};
 
 use crate::secret::{NamedFile, SecretError};
 
@@ -34,6 +34,8 @@ pub struct StoreSettings {
     pub secret: Option<HiddenText>,
     /// How many processes share the counters, if they are not to count themselves.
     pub nodes: Option<u32>,
+    /// What is kept on a node of its own.
+    pub pins: Vec<(String, Node)>,
 }
 
 /// A text that is not to be shown: as it is, or in a file.
@@ -54,6 +56,11 @@ pub enum StoreError {
     /// Somebody to trust, and nothing to trust them with.
     #[error("`store_tls_ca` is given, but `store` begins with `redis`: write `rediss` to reach it by TLS")]
     PlainAddress,
+    /// Pins, and no nodes to choose from.
+    #[error(
+        "`store_pins` needs nodes that know nothing of each other: a `store` that begins with redis+ring://, or redis:// and no database. A Cluster decides itself where a key lives"
+    )]
+    Pins,
     /// TLS.
     #[error("TLS to the store: {0}")]
     Tls(#[from] TlsError),
@@ -76,6 +83,7 @@ impl Default for StoreSettings {
             prefix: "tollgate".to_owned(),
             secret: None,
             nodes: None,
+            pins: Vec::new(),
         }
     }
 }
@@ -83,7 +91,16 @@ impl Default for StoreSettings {
 impl StoreSettings {
     /// How the store is reached, if there is one.
     pub(super) fn reached(&self) -> Result<Option<Settings>, StoreError> {
-        let Some(mut address) = self.address.clone() else { return Ok(None) };
+        let Some(mut address) = self.address.clone() else {
+            return if self.pins.is_empty() { Ok(None) } else { Err(StoreError::Pins) };
+        };
+        if !self.pins.is_empty() {
+            address.layout = match address.layout {
+                // With the nodes of pins it is not the only one any more. What is not pinned stays where it is.
+                Layout::One { database: 0 } | Layout::Ring => Layout::Ring,
+                _ => return Err(StoreError::Pins),
+            };
+        }
         if let Some(user) = &self.user {
             address.credentials.user = Some(user.clone());
         }
@@ -99,6 +116,7 @@ impl StoreSettings {
             tls,
             prefix: self.prefix.clone(),
             nodes: self.nodes,
+            pins: self.pins.clone(),
             ..Settings::new(address)
         }))
     }

@@ -6,8 +6,10 @@ use http::{HeaderValue, StatusCode};
 use serde::Serialize;
 use thiserror::Error;
 use tollgate::RequestError;
+use tollgate::authority::Failure;
 
 use super::JSON;
+use crate::headers;
 use crate::room::AllHeld;
 
 /// Messages repeat what was sent. What is longer is cut.
@@ -46,6 +48,9 @@ pub(super) enum Problem {
     /// Too early.
     #[error("no rules are loaded yet: try again in a moment")]
     NotLoaded,
+    /// Shared counters did not answer.
+    #[error("the shared count is out of reach, and the lease may still hold something: send it again")]
+    NotReleased(Failure),
     /// No token, or a wrong one.
     #[error("a token is needed: send the header `Authorization: Bearer TOKEN`")]
     Unauthorized,
@@ -95,6 +100,7 @@ impl Problem {
             Problem::BodyTooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, "body_too_large"),
             Problem::Busy(_) => (StatusCode::SERVICE_UNAVAILABLE, "busy"),
             Problem::NotLoaded => (StatusCode::SERVICE_UNAVAILABLE, "not_loaded"),
+            Problem::NotReleased(_) => (StatusCode::SERVICE_UNAVAILABLE, "unavailable"),
             Problem::Unauthorized => (StatusCode::UNAUTHORIZED, "unauthorized"),
             Problem::ProxyUnauthorized => (StatusCode::INTERNAL_SERVER_ERROR, "proxy_unauthorized"),
             Problem::NotFound(_) => (StatusCode::NOT_FOUND, "not_found"),
@@ -128,6 +134,11 @@ impl IntoResponse for Problem {
             _ => retry_after_s.map(|seconds| (RETRY_AFTER, HeaderValue::from(seconds))),
         };
         response.headers_mut().extend(field);
+        if let Problem::NotReleased(failure) = self
+            && let Ok(reason) = HeaderValue::try_from(format!("not_released: {failure}"))
+        {
+            response.headers_mut().insert(headers::REASON, reason);
+        }
         response
     }
 }

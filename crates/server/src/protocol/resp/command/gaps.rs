@@ -5,7 +5,7 @@
 
 use std::mem;
 
-use tollgate::authority::Question;
+use tollgate::authority::Directed;
 use tollgate::core::Time;
 use tollgate::{Released, Throttle};
 
@@ -33,7 +33,7 @@ pub(super) enum Missing<'g> {
 }
 
 impl Missing<'_> {
-    fn questions(&self) -> &[Question] {
+    fn questions(&self) -> &[Directed] {
         match self {
             Missing::Throttle { throttle, .. } => throttle.question().map_or(&[], std::slice::from_ref),
             Missing::Check(begun) | Missing::Hold(begun) => begun.questions(),
@@ -46,7 +46,7 @@ impl Missing<'_> {
             Missing::Throttle { throttle, since } => {
                 let decision = match granted {
                     [granted] => gate.conclude_throttle(&throttle, *granted, since),
-                    _ => gate.decide_throttle(&throttle),
+                    _ => gate.decide_unshared_throttle(&throttle),
                 };
                 throttle::put(&decision, replies);
             }
@@ -55,9 +55,12 @@ impl Missing<'_> {
                 let (verdict, lease) = begun.conclude(granted);
                 policy::put_hold(&verdict, lease.as_ref(), replies);
             }
-            Missing::Release(released) => {
-                replies.integer(i64::from(released.here || has_held(granted)));
-            }
+            Missing::Release(released) => match has_held(&released, granted) {
+                Ok(held) => replies.integer(i64::from(held)),
+                Err(failure) => replies.error(format_args!(
+                    "ERR the shared count is out of reach ({failure}), and the lease may still hold something: send it again"
+                )),
+            },
         }
     }
 }
@@ -83,7 +86,7 @@ impl<'g> Session<'g> {
             return;
         }
         let gaps = mem::take(&mut self.gaps);
-        let questions: Vec<Question> = gaps.iter().flat_map(|gap| gap.missing.questions()).cloned().collect();
+        let questions: Vec<Directed> = gaps.iter().flat_map(|gap| gap.missing.questions()).cloned().collect();
         let granted = self.gate.ask(&questions).await;
         let (written, version) = (replies.take(), replies.version());
         let (mut done, mut granted) = (0, granted.as_slice());
