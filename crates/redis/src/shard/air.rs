@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 use tollgate_core::Time;
+use tollgate_store::authority::debts::Debt;
 use tollgate_store::authority::queue::{Flight, FlightLimits, List};
 use tollgate_store::authority::{Failure, Question};
 
@@ -134,7 +135,7 @@ impl Air {
         let Some(flying) = &self.flights[call.flight] else { return };
         let lists = flying.flight.lists().get(call.lists.clone()).unwrap_or_default();
         let Some(script) = lists.first().and_then(|list| list.limit().script()) else {
-            return self.fail(call, Failure::Refused, ground); // It should not have come here.
+            return self.fail(&call, ground); // It should not have come here.
         };
         self.arguments.clear();
         self.arguments.number(lists.len() as u64);
@@ -168,7 +169,7 @@ impl Air {
                 return Ok(integers);
             }
             (Expected::Call(call), Reply::Error(message)) => self.obey(call, &message, ground)?,
-            (Expected::Call(call), _) => self.fail(call, Failure::Refused, ground),
+            (Expected::Call(call), _) => self.fail(&call, ground),
             (Expected::Plain(asker), reply) => {
                 let _ = asker.send(reply); // It may have given up.
             }
@@ -185,7 +186,7 @@ impl Air {
         let asks = lists.iter().map(|list| list.asks.len()).sum();
         let Some(mut answers) = script::Answers::read(integers, asks) else {
             ground.fleet.murmur(ground.shard, "ERR a script answered something else than was asked");
-            return self.fail(call, Failure::Refused, ground);
+            return self.fail(&call, ground);
         };
         for (index, list) in lists.iter_mut().enumerate() {
             if answers.is_window_unknown(list.limit()) && call.manner.tries < TRIES_MAX {
@@ -209,7 +210,8 @@ impl Air {
                     && let Some(act) = undo(asked.act, &grant)
                 {
                     ground.state.tally.late_grants += 1;
-                    ground.state.tell(Question { key, limit: Arc::clone(&limit), act }, pass);
+                    let question = Question { key, limit: Arc::clone(&limit), act };
+                    ground.state.tell(Debt { question, since: ground.now }, pass, ground.now);
                 }
             }
         }
@@ -236,7 +238,10 @@ impl Air {
             }
             verdict => {
                 ground.fleet.murmur(ground.shard, message);
-                self.fail(call, Failure::Refused, ground);
+                match verdict {
+                    Verdict::Refused => self.fail(&call, ground),
+                    _ => self.put_off(&call, ground),
+                }
                 match verdict {
                     Verdict::Reconnect => Err(Broken::Refused(error_code(message).to_owned())),
                     _ => Ok(()),
@@ -258,16 +263,31 @@ impl Air {
         }
     }
 
-    /// None of a call's asks is answered.
-    fn fail(&mut self, call: Call, failure: Failure, ground: &mut Ground<'_>) {
-        if let Some(flying) = &mut self.flights[call.flight] {
-            for list in flying.flight.lists_mut().get_mut(call.lists).unwrap_or_default() {
-                for asked in list.asks.drain(..) {
-                    ground.state.answer(asked.ticket, Err(failure), ground.now);
-                }
+    /// None of a call's asks is answered, and what was done of them is not known.
+    fn fail(&mut self, call: &Call, ground: &mut Ground<'_>) {
+        for list in self.lists(call) {
+            for asked in list.asks.drain(..) {
+                ground.state.answer(asked.ticket, Err(Failure::Refused), ground.now);
             }
         }
         self.done(call.flight, ground);
+    }
+
+    /// None of a call's asks is answered, and nothing was done of them.
+    fn put_off(&mut self, call: &Call, ground: &mut Ground<'_>) {
+        for list in self.lists(call) {
+            let (key, limit) = (list.key(), Arc::clone(list.limit()));
+            for asked in list.asks.drain(..) {
+                let question = Question { key, limit: Arc::clone(&limit), act: asked.act };
+                ground.state.put_off(question, asked.ticket, Failure::Refused, ground.now);
+            }
+        }
+        self.done(call.flight, ground);
+    }
+
+    fn lists(&mut self, call: &Call) -> &mut [List<Ticket>] {
+        let flying = self.flights[call.flight].as_mut();
+        flying.and_then(|flying| flying.flight.lists_mut().get_mut(call.lists.clone())).unwrap_or_default()
     }
 
     /// One more call of a flight is done with. After the last, its keys may fly again.

@@ -68,6 +68,7 @@ impl Link {
         loop {
             let (broken, life) = self.live().await;
             self.come_down(&broken);
+            self.settle();
             if life >= LIFE_MIN {
                 pause = PAUSE_MIN;
             }
@@ -130,8 +131,8 @@ impl Link {
         state.is_full = false;
         state.silent_since = None;
         state.plain.clear();
-        for ticket in state.queue.withdraw() {
-            state.answer(ticket, Err(Failure::Unreachable), now);
+        for (question, ticket) in state.queue.withdraw() {
+            state.put_off(question, ticket, Failure::Unreachable, now);
         }
         drop(state);
         if let Some(mover) = &self.mover {
@@ -193,12 +194,23 @@ impl Link {
         landed
     }
 
+    /// Tells what is owed to whoever keeps its key now, when it is time.
+    fn settle(&self) {
+        let now = self.shard.fleet.clock.now();
+        let due = self.shard.state().debts.take_due(now);
+        for debt in due {
+            let keeper = self.mover.as_ref().and_then(|mover| mover.keeper(debt.question.key));
+            keeper.as_ref().unwrap_or(&self.shard).tell(debt, now);
+        }
+    }
+
     /// Looks whether replies still come. Where they do not, somebody else may know more.
     async fn watch(&self) -> Broken {
         let mut looks = interval(WATCH_INTERVAL);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             looks.tick().await;
+            self.settle();
             let now = self.shard.fleet.clock.now();
             let since: Option<Time> = self.shard.state().silent_since;
             let silence = since.map_or(Span::ZERO, |since| now.since(since));

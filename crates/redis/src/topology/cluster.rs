@@ -186,6 +186,9 @@ impl Cluster {
         moved.ticket.moves = moved.ticket.moves.saturating_add(1);
         if moved.ticket.moves > MOVES_MAX {
             self.fleet.murmur(&from.name, "MOVED too often: the nodes of the cluster do not agree");
+            if let Some(debt) = moved.ticket.debt(moved.question, now) {
+                from.owe(debt, now);
+            }
             moved.ticket.deliver(Err(Failure::Refused));
             return;
         }
@@ -243,6 +246,11 @@ impl Mover {
             Some(cluster) => cluster.take_over(from, moved, now),
             None => drop(moved.ticket.deliver(Err(Failure::Unreachable))),
         }
+    }
+
+    /// Who keeps a key, as far as that is known.
+    pub(crate) fn keeper(&self, key: SharedKey) -> Option<Arc<Shard>> {
+        self.0.upgrade().and_then(|cluster| cluster.shard_of(key))
     }
 
     /// Something is wrong: the map may have changed.
