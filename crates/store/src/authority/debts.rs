@@ -28,7 +28,7 @@ pub const PAUSE_MAX: Span = Span::from_ticks(1_000 * MS);
 #[derive(Debug)]
 pub struct Debts {
     /// In the order in which they were found undone.
-    debts: VecDeque<Debt>,
+    kept: VecDeque<Debt>,
     due_at: Time,
     pause: Span,
 }
@@ -44,28 +44,28 @@ pub struct Debt {
 
 impl Default for Debts {
     fn default() -> Debts {
-        Debts { debts: VecDeque::new(), due_at: Time::default(), pause: PAUSE_MIN }
+        Debts { kept: VecDeque::new(), due_at: Time::default(), pause: PAUSE_MIN }
     }
 }
 
 impl Debts {
     /// Keeps what was certainly not done. Where [`DEBTS_MAX`] are kept already, or it is too old, it is forgotten.
     pub fn owe(&mut self, debt: Debt, now: Time) {
-        if self.debts.len() >= DEBTS_MAX || now.since(debt.since) >= LIFE {
+        if self.kept.len() >= DEBTS_MAX || now.since(debt.since) >= LIFE {
             return;
         }
-        if self.debts.is_empty() {
+        if self.kept.is_empty() {
             self.due_at = now.plus(self.pause);
         }
-        self.debts.push_back(debt);
+        self.kept.push_back(debt);
     }
 
     /// What is to be told now, if it is time for that, as far as it is still owed. What is told in vain has to come back.
     pub fn take_due(&mut self, now: Time) -> impl Iterator<Item = Debt> + use<> {
         let mut due = VecDeque::new();
-        if !self.debts.is_empty() && now >= self.due_at {
+        if !self.kept.is_empty() && now >= self.due_at {
             self.pause = Span::from_ticks(self.pause.ticks() * 2).min(PAUSE_MAX);
-            due = std::mem::take(&mut self.debts);
+            due = std::mem::take(&mut self.kept);
         }
         due.into_iter().filter_map(move |debt| debt.left(now))
     }

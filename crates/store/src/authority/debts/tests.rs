@@ -57,9 +57,9 @@ fn nothing_is_owed_for_ever() {
     let (mut debts, limit) = (Debts::default(), window());
     debts.owe(debt(&limit, 1), at(29_999));
     debts.owe(debt(&limit, 1), at(30_000));
-    assert_eq!(debts.debts.len(), 1);
+    assert_eq!(debts.kept.len(), 1);
     assert_eq!(due(&mut debts, 60_000), 0);
-    assert_eq!(debts.debts.len(), 0);
+    assert_eq!(debts.kept.len(), 0);
 }
 
 #[test]
