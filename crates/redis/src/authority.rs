@@ -197,12 +197,17 @@ impl Drop for Waiting<'_> {
     /// Whoever asked has gone: nobody has what was granted.
     fn drop(&mut self) {
         for mut asked in std::mem::take(&mut self.asked) {
-            if let Some(Ok(grant)) = asked.end()
-                && let Some(shard) = &asked.shard
-                && let Some(act) = undo(asked.question.act, &grant)
-            {
-                let now = self.fleet.clock.now();
-                shard.tell(Debt { question: Question { act, ..asked.question }, since: now }, now);
+            let answer = asked.end();
+            let Some(shard) = &asked.shard else { continue };
+            match (answer, asked.progress) {
+                (Some(Ok(grant)), _) => {
+                    if let Some(act) = undo(asked.question.act, &grant) {
+                        let now = self.fleet.clock.now();
+                        shard.tell(Debt { question: Question { act, ..asked.question }, since: now }, now);
+                    }
+                }
+                (None, Progress::Awaited(awaited)) => shard.abandoned(awaited.pass),
+                _ => {}
             }
         }
     }

@@ -162,6 +162,11 @@ impl Shard {
         state.fail(awaited.pass, Failure::TimedOut, now)
     }
 
+    /// The asker has gone. What it was told by then, or will not be, says nothing about the shard.
+    pub(crate) fn abandoned(&self, pass: Pass) {
+        self.state().breaker.abandoned(pass);
+    }
+
     /// Sends a command of other business. The reply does not come where the shard is out of reach.
     pub(crate) fn plain(&self, command: Commands) -> oneshot::Receiver<Reply> {
         let (sender, receiver) = oneshot::channel();

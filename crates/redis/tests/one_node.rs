@@ -321,6 +321,32 @@ async fn a_server_that_dies_is_not_asked_and_comes_back() {
 }
 
 #[tokio::test]
+async fn a_probe_whose_asker_has_gone_does_not_keep_others_from_asking() {
+    let server = RedisServer::start();
+    let (authority, limit) = (connect(&text(&server)).await, bucket(1_000));
+    server.freeze();
+    let impatient = || authority.ask(take(1, &limit), None, Duration::from_millis(5));
+    until("the breaker opens", async || (impatient().await == Err(Failure::NotAsked)).then_some(())).await;
+    let ask_and_go = async || {
+        let asked = tokio::spawn({
+            let (authority, limit) = (authority.clone(), Arc::clone(&limit));
+            async move { ask(&authority, take(1, &limit)).await }
+        });
+        tokio::task::yield_now().await;
+        let is_let_through = !asked.is_finished();
+        asked.abort();
+        let _ = asked.await;
+        is_let_through
+    };
+    until("it is probed", async || ask_and_go().await.then_some(())).await;
+    for _ in 0..20 {
+        assert!(ask_and_go().await, "others wait for somebody who has gone");
+    }
+    server.thaw();
+    until("it answers again", async || ask(&authority, take(1, &limit)).await.ok()).await;
+}
+
+#[tokio::test]
 async fn nodes_count_themselves() {
     let server = RedisServer::start();
     let one = connect(&text(&server)).await;

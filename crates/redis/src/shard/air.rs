@@ -232,7 +232,7 @@ impl Air {
                 Ok(())
             }
             Verdict::GoTo(redirect) => {
-                self.send_away(&call, redirect.as_ref());
+                self.send_away(&call, redirect.as_ref(), ground);
                 self.done(call.flight, ground);
                 Ok(())
             }
@@ -251,11 +251,12 @@ impl Air {
     }
 
     /// What this shard does not keep is for another to answer.
-    fn send_away(&mut self, call: &Call, redirect: Option<&Redirect>) {
+    fn send_away(&mut self, call: &Call, redirect: Option<&Redirect>, ground: &mut Ground<'_>) {
         let Some(flying) = &mut self.flights[call.flight] else { return };
         for list in flying.flight.lists_mut().get_mut(call.lists.clone()).unwrap_or_default() {
             let (key, limit) = (list.key(), Arc::clone(list.limit()));
             for asked in list.asks.drain(..) {
+                ground.state.breaker.abandoned(asked.ticket.pass); // Another shard's gives it another.
                 let question = Question { key, limit: Arc::clone(&limit), act: asked.act };
                 let moved = Moved { redirect: redirect.cloned(), question, ticket: asked.ticket };
                 self.moved.push(moved);
