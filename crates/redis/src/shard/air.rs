@@ -165,7 +165,7 @@ impl Air {
         ground.state.silent_since = Some(ground.now).filter(|_| !self.expected.is_empty());
         match (expected, reply) {
             (Expected::Call(call), Reply::Integers(integers)) => {
-                self.answer(call, &integers, ground);
+                self.answer(&call, &integers, ground);
                 return Ok(integers);
             }
             (Expected::Call(call), Reply::Error(message)) => self.obey(call, &message, ground)?,
@@ -179,14 +179,14 @@ impl Air {
     }
 
     /// Gives every ask of a call its answer.
-    fn answer(&mut self, call: Call, integers: &[i64], ground: &mut Ground<'_>) {
+    fn answer(&mut self, call: &Call, integers: &[i64], ground: &mut Ground<'_>) {
         let Some(flying) = &mut self.flights[call.flight] else { return };
         let departed = flying.departed;
         let lists = flying.flight.lists_mut().get_mut(call.lists.clone()).unwrap_or_default();
         let asks = lists.iter().map(|list| list.asks.len()).sum();
         let Some(mut answers) = script::Answers::read(integers, asks) else {
             ground.fleet.murmur(ground.shard, "ERR a script answered something else than was asked");
-            return self.fail(&call, ground);
+            return self.fail(call, ground);
         };
         for (index, list) in lists.iter_mut().enumerate() {
             if answers.is_window_unknown(list.limit()) && call.manner.tries < TRIES_MAX {
