@@ -307,6 +307,12 @@ pub(crate) fn random() -> u64 {
     getrandom::u64().unwrap_or_default()
 }
 
+/// Less of a pause, by up to a half, so that the nodes of a fleet do not all come at once.
+pub(crate) fn jittered(pause: Duration) -> Duration {
+    let half = pause / 2;
+    half + Duration::from_nanos(random() % u64::try_from(half.as_nanos()).unwrap_or(1).max(1))
+}
+
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

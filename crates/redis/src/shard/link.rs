@@ -13,7 +13,7 @@ use super::air::{Air, Ground};
 use super::{Reach, Shard};
 use crate::address::Node;
 use crate::connection::{Access, Broken, Connection};
-use crate::fleet::random;
+use crate::fleet::jittered;
 use crate::script::{self, Digests};
 use crate::topology::{Mover, Sentinels};
 use crate::wire::Reply;
@@ -294,11 +294,6 @@ impl Link {
 
 fn stalled(silence: Span) -> Broken {
     Broken::Stalled(Duration::from_nanos(silence.ticks()))
-}
-
-fn jittered(pause: Duration) -> Duration {
-    let half = pause / 2;
-    half + Duration::from_nanos(random() % u64::try_from(half.as_nanos()).unwrap_or(1).max(1))
 }
 
 /// Takes everything to where it belongs that has come, also what follows an error.

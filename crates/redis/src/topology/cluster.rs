@@ -18,7 +18,7 @@ use tollgate_store::authority::{Failure, SharedKey};
 use super::{Member, Moved};
 use crate::address::Node;
 use crate::connection::{Broken, Connection};
-use crate::fleet::Fleet;
+use crate::fleet::{Fleet, jittered};
 use crate::keys::Keys;
 use crate::shard::{Place, Shard};
 use crate::wire::Reply;
@@ -27,9 +27,9 @@ use crate::wire::Reply;
 const MOVES_MAX: u8 = 32;
 const MOVES_AT_ONCE: u8 = 3;
 const MOVE_PAUSE: Duration = Duration::from_millis(5);
-/// The map is learnt again at least so often, and at most so often.
+/// The map is learnt again at least so often, and at most so often. A random part of up to a half is taken off both.
 const LOOK_INTERVAL: Duration = Duration::from_secs(10);
-const LOOK_PAUSE: Duration = Duration::from_millis(100);
+const LOOK_PAUSE: Duration = Duration::from_millis(150);
 /// A node that keeps no slots is forgotten after so long.
 const SLOTLESS_MAX: Span = Span::from_ticks(15_000_000_000);
 /// The most nodes.
@@ -274,8 +274,8 @@ async fn keep_map(cluster: Weak<Cluster>, look: Arc<Notify>) {
                 }
             }
         }
-        sleep(LOOK_PAUSE).await;
-        let _ = timeout(LOOK_INTERVAL, look.notified()).await; // Either is a reason.
+        sleep(jittered(LOOK_PAUSE)).await;
+        let _ = timeout(jittered(LOOK_INTERVAL), look.notified()).await; // Either is a reason.
     }
 }
 
