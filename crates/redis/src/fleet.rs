@@ -13,7 +13,7 @@ use tollgate_store::authority::ring::{Ring, RingError};
 use tollgate_store::authority::{Act, Grant, Question, SharedKey};
 
 use crate::address::{Address, Credentials, Layout, Node};
-use crate::connection::{Access, CurrentCredentials, error_code};
+use crate::connection::{Access, Broken, CurrentCredentials, error_code};
 use crate::keys::{Keys, PrefixError};
 use crate::shard::ShardStats;
 use crate::tls::Tls;
@@ -266,8 +266,16 @@ impl Fleet {
 
     /// Tells of an error, if it was not told of just now.
     pub(crate) fn murmur(&self, shard: &str, message: &str) {
-        let (now, code) = (self.clock.now(), error_code(message));
-        let kind = format!("{shard} {code}");
+        self.murmur_of(shard, error_code(message), message);
+    }
+
+    /// Tells of a connection that could not be made or broke, if it was not told of the same cause just now.
+    pub(crate) fn murmur_broken(&self, shard: &str, broken: &Broken) {
+        self.murmur_of(shard, &format!("BROKEN {}", broken.kind()), &format!("BROKEN {broken}"));
+    }
+
+    fn murmur_of(&self, shard: &str, kind: &str, message: &str) {
+        let (now, kind) = (self.clock.now(), format!("{shard} {kind}"));
         let mut murmurs = lock(&self.murmurs);
         if murmurs.len() >= MURMURS_MAX && !murmurs.contains_key(&kind) {
             murmurs.retain(|_, murmur| now.since(murmur.told_at) < MURMUR_INTERVAL);

@@ -13,6 +13,7 @@ use tollgate_redis::{Authority, Credentials, Fleet, Secret, Settings, SettingsEr
 use tollgate_store::authority::Failure;
 use tollgate_testkit::real::Proxy;
 use tollgate_testkit::real::redis::{RedisLaunch, RedisServer, Reply};
+use tracing::subscriber::DefaultGuard;
 
 /// Somebody who vouches for others.
 struct Issuer(CertifiedIssuer<'static, KeyPair>);
@@ -161,22 +162,47 @@ impl Write for Log {
     }
 }
 
+impl Log {
+    /// Keeps all that this thread logs until the guard is dropped.
+    fn keep() -> (Log, DefaultGuard) {
+        let log = Log::default();
+        let writer = log.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .with_max_level(tracing::Level::TRACE)
+            .with_ansi(false)
+            .with_writer(move || writer.clone())
+            .finish();
+        (log, tracing::subscriber::set_default(subscriber))
+    }
+
+    fn said(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
+}
+
+#[tokio::test]
+async fn each_cause_of_a_failure_is_told() {
+    let (log, _guard) = Log::keep();
+    let mut server = RedisServer::start();
+    let _authority = common::connect(&format!("redis://{}", server.address())).await;
+    server.kill();
+    // One after the other, within much less than the time for which a cause is not repeated.
+    until("it is told that nobody is there", async || log.said().contains("refused").then_some(())).await;
+    let said = log.said();
+    let told = said.lines().find(|line| line.contains("refused")).unwrap();
+    assert!(told.contains("untold=0"), "some other cause has hidden it at first: {said}");
+}
+
 #[tokio::test]
 async fn no_secret_is_logged() {
-    let log = Log::default();
-    let writer = log.clone();
-    let subscriber = tracing_subscriber::fmt()
-        .with_max_level(tracing::Level::TRACE)
-        .with_writer(move || writer.clone())
-        .finish();
-    let _guard = tracing::subscriber::set_default(subscriber);
+    let (log, _guard) = Log::keep();
     let server = guarded_server();
     // A Redis that knows no AUTH repeats what it was told.
     let renamed = RedisLaunch::redis().setting("rename-command AUTH \"\"").start();
     for place in [server.address(), renamed.address()] {
         check_refused(&common::fleet(&format!("redis://tollgate:hunter2@{place}"))).await;
     }
-    let said = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    let said = log.said();
     assert!(said.contains("WRONGPASS") && said.contains("Redis fails"), "{said}");
     assert!(!said.contains("hunter2") && !said.contains("s3cret"), "{said}");
     assert!(said.lines().count() < 20, "too much is told:\n{said}");

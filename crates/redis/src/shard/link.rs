@@ -151,7 +151,7 @@ impl Link {
 
     /// There is no connection any more: nobody waits for one.
     fn come_down(&self, broken: &Broken) {
-        self.shard.fleet.murmur(&self.shard.name, &format!("BROKEN {broken}"));
+        self.shard.fleet.murmur_broken(&self.shard.name, broken);
         let now = self.shard.fleet.clock.now();
         let mut state = self.shard.state();
         state.tally.breaks += 1;

@@ -268,8 +268,7 @@ async fn keep_map(cluster: Weak<Cluster>, look: Arc<Notify>) {
             None => return,
             Some(cluster) => {
                 if let Err(broken) = cluster.learn().await {
-                    let message = format!("BROKEN nobody tells which node keeps what: {broken}");
-                    cluster.fleet.murmur("cluster", &message);
+                    cluster.fleet.murmur_broken("cluster: nobody tells which node keeps what", &broken);
                     look.notify_one();
                 }
             }
