@@ -25,6 +25,8 @@ const STRIPES: usize = 64;
 const MURMUR_INTERVAL: Span = Span::from_ticks(1_000_000_000);
 /// So many kinds of errors are told apart.
 const MURMURS_MAX: usize = 64;
+/// Of so many nodes that have left it is remembered what was counted.
+const RETIRED_MAX: usize = 1_000;
 /// So much of what Redis said is told.
 const SHOWN_CHARS_MAX: usize = 200;
 
@@ -94,7 +96,25 @@ pub struct Fleet {
     /// [`NOT_MADE_UP`] where time is Redis's own.
     made_up_us: AtomicU64,
     threads: Mutex<Vec<Weak<Topology>>>,
+    /// What was done with shards that are not used any more. Whoever holds this sees no shard leave.
+    retired: Mutex<Retired>,
     murmurs: Mutex<HashMap<String, Murmur>>,
+}
+
+/// What was done with shards that are not used any more: what is counted never becomes less.
+#[derive(Default)]
+pub(crate) struct Retired(Vec<ShardStats>);
+
+impl Retired {
+    /// Keeps what a shard has done that will do nothing more.
+    pub(crate) fn add(&mut self, stats: ShardStats) {
+        let past = ShardStats { is_connected: false, breakers_open: 0, ..stats };
+        if let Some(other) = self.0.iter_mut().find(|other| other.name == past.name) {
+            other.add_past(&past);
+        } else if self.0.len() < RETIRED_MAX {
+            self.0.push(past);
+        }
+    }
 }
 
 struct Murmur {
@@ -150,6 +170,7 @@ impl Fleet {
             node: format!("{:016x}", random()),
             made_up_us: AtomicU64::new(NOT_MADE_UP),
             threads: Mutex::new(Vec::new()),
+            retired: Mutex::default(),
             murmurs: Mutex::new(HashMap::new()),
             settings,
         }))
@@ -179,6 +200,7 @@ impl Fleet {
     /// What every shard has done, all threads together.
     pub fn stats(&self) -> Vec<ShardStats> {
         let (now, mut stats) = (self.clock.now(), Vec::<ShardStats>::new());
+        let retired = self.retired();
         let threads: Vec<_> = lock(&self.threads).iter().filter_map(Weak::upgrade).collect();
         for shard in threads.iter().flat_map(|thread| thread.shards()) {
             let shard = shard.stats(now);
@@ -187,7 +209,17 @@ impl Fleet {
                 None => stats.push(shard),
             }
         }
+        for shard in &retired.0 {
+            match stats.iter_mut().find(|other| other.name == shard.name) {
+                Some(other) => other.add_past(shard),
+                None => stats.push(shard.clone()),
+            }
+        }
         stats
+    }
+
+    pub(crate) fn retired(&self) -> MutexGuard<'_, Retired> {
+        lock(&self.retired)
     }
 
     /// Limits have changed, so nothing that was denied is certain any more.

@@ -4,6 +4,9 @@
 //! once for its one slot; an `ASK` for its one call. A node that is new gets a shard of its own, and one that has kept no
 //! slots for a while loses it.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -128,7 +131,7 @@ impl Cluster {
         for node in known.iter().chain(named) {
             match self.ask(node).await {
                 Ok(ranges) if !ranges.is_empty() => {
-                    self.update(node, ranges);
+                    self.update(node, ranges, self.fleet.clock.now());
                     return Ok(());
                 }
                 Ok(_) => {}
@@ -152,8 +155,8 @@ impl Cluster {
     }
 
     /// Believes what a node has told.
-    fn update(self: &Arc<Cluster>, teller: &Node, ranges: Vec<Range>) {
-        let now = self.fleet.clock.now();
+    fn update(self: &Arc<Cluster>, teller: &Node, ranges: Vec<Range>, now: Time) {
+        let mut retired = self.fleet.retired();
         let mut map = self.map();
         let mut slots = vec![None; usize::from(SLOTS)];
         for (first, last, host, port) in ranges {
@@ -175,7 +178,9 @@ impl Cluster {
         }
         let is_needed =
             |known: &Known| known.slotless_since.is_none_or(|since| now.since(since) < SLOTLESS_MAX);
-        map.members.retain(|_, known| is_needed(known));
+        for (_, known) in map.members.extract_if(|_, known| !is_needed(known)) {
+            retired.add(known.member.shard.stats(now));
+        }
         map.slots = slots;
         map.is_known = true;
     }
