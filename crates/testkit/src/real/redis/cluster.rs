@@ -62,7 +62,8 @@ impl RedisCluster {
                 client.run(&format!("CLUSTER ADDSLOTSRANGE {first} {last}"));
             }
             let (first, bus) = &started[0];
-            client.run(&format!("CLUSTER MEET {} {} {}", first.host(), first.port(), bus.port()));
+            let port = first.served_address().port();
+            client.run(&format!("CLUSTER MEET {} {port} {}", first.host(), bus.port()));
         }
         let mut masters_started: Vec<RedisServer> = started.into_iter().map(|(server, _)| server).collect();
         let replicas = masters_started.split_off(masters);
@@ -120,8 +121,8 @@ impl RedisCluster {
 
     /// The address as Tollgate is told it, with every node at which it could begin.
     pub fn address(&self) -> String {
-        let nodes: Vec<String> = self.nodes().map(|server| server.address().to_string()).collect();
-        format!("redis+cluster://{}", nodes.join(","))
+        let nodes: Vec<String> = self.nodes().map(|server| server.served_address().to_string()).collect();
+        format!("{}+cluster://{}", self.masters[0].scheme(), nodes.join(","))
     }
 
     /// The number of the master that has kept this slot from the start.
