@@ -62,6 +62,25 @@ async fn what_a_busy_server_refuses_is_given_back_later() {
 }
 
 #[tokio::test]
+async fn what_a_loading_server_refuses_is_given_back_later() {
+    // It hears others after each key that it loads, and takes its time over that.
+    let settings =
+        ["enable-debug-command yes", "key-load-delay 3000", "loading-process-events-interval-bytes 1024"];
+    let launch = settings.into_iter().fold(RedisLaunch::redis(), RedisLaunch::setting);
+    let server = launch.start();
+    let mut loader = server.client();
+    run(&mut loader, "DEBUG POPULATE 500 key 1024");
+    let load = |client: &mut RedisClient| {
+        loader.send(&[b"DEBUG", b"RELOAD"]).unwrap();
+        let is_loading =
+            |reply: Reply| matches!(reply, Reply::Error(message) if message.starts_with("LOADING"));
+        while !is_loading(client.run("GET key:1")) {}
+    };
+    check(&server, load, |_| ()).await;
+    assert_eq!(loader.receive().unwrap(), Reply::Simple("OK".to_owned()));
+}
+
+#[tokio::test]
 async fn what_a_replica_refuses_is_given_back_to_the_master() {
     let server = RedisServer::start();
     let demote = |client: &mut RedisClient| run(client, "REPLICAOF 127.0.0.1 1");
