@@ -36,7 +36,10 @@ async fn take_times(authority: &Authority, number: u64, limit: &Arc<SharedLimit>
 #[tokio::test]
 async fn a_key_is_followed_where_it_moves() {
     let (cluster, limit) = (RedisCluster::start(3), bucket(UNITS));
-    let authority = connect(&cluster.address()).await;
+    for master in &cluster.masters {
+        common::add_user(master, &common::documented_rights()[0]);
+    }
+    let authority = connect(&common::as_user(&cluster.address())).await;
     let number = key_of(&cluster, 0);
     let slot = slot(number);
     take_times(&authority, number, &limit, 5).await;
