@@ -217,6 +217,14 @@ impl RedisServer {
         RedisClient::connect(self.address).unwrap_or_else(|error| panic!("no connection to redis: {error}"))
     }
 
+    /// Waits until a replica knows all that was written before. For that, something has to be written under this name.
+    pub fn wait_for_replica(&self, name: &str) {
+        let mut client = self.client();
+        let written = client.run(&format!("SET {name} 1"));
+        assert_eq!(written, Reply::Simple("OK".to_owned()), "{name} cannot be written");
+        assert_eq!(client.run("WAIT 1 0").integer(), 1, "no replica follows");
+    }
+
     /// Ends it at once, with all that it remembers.
     pub fn kill(&mut self) {
         self.process.kill();
