@@ -10,6 +10,7 @@ use smallvec::SmallVec;
 use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 use tollgate_core::{Ask, Cost, Decision, Intent, Outcome, SharedLimit, Time};
+use tollgate_store::authority::debts::Debt;
 use tollgate_store::authority::{Act, Failure, Grant, Question};
 
 use crate::fleet::{Fleet, Pin as Place};
@@ -105,7 +106,7 @@ impl Authority {
             if question.limit.script().is_some()
                 && let Some(shard) = self.inner.topology.shard_of(question.key, pin)
             {
-                shard.tell(question, now);
+                shard.tell(Debt { question, since: now }, now);
             }
         }
     }
@@ -196,11 +197,17 @@ impl Drop for Waiting<'_> {
     /// Whoever asked has gone: nobody has what was granted.
     fn drop(&mut self) {
         for mut asked in std::mem::take(&mut self.asked) {
-            if let Some(Ok(grant)) = asked.end()
-                && let Some(shard) = &asked.shard
-                && let Some(act) = undo(asked.question.act, &grant)
-            {
-                shard.tell(Question { act, ..asked.question }, self.fleet.clock.now());
+            let answer = asked.end();
+            let Some(shard) = &asked.shard else { continue };
+            match (answer, asked.progress) {
+                (Some(Ok(grant)), _) => {
+                    if let Some(act) = undo(asked.question.act, &grant) {
+                        let now = self.fleet.clock.now();
+                        shard.tell(Debt { question: Question { act, ..asked.question }, since: now }, now);
+                    }
+                }
+                (None, Progress::Awaited(awaited)) => shard.abandoned(awaited.pass),
+                _ => {}
             }
         }
     }

@@ -80,6 +80,25 @@ pub(crate) enum Broken {
     Stalled(Duration),
 }
 
+impl Broken {
+    /// What tells apart causes that have to be told apart.
+    pub(crate) fn kind(&self) -> String {
+        let name = match self {
+            Broken::Io(error) => return format!("{:?}", error.kind()),
+            Broken::Refused(message) | Broken::Unwelcome(message) => error_code(message),
+            Broken::Slow(_) => "slow",
+            Broken::Closed => "closed",
+            Broken::Garbage(_) => "garbage",
+            Broken::Unasked => "unasked",
+            Broken::NotMaster => "not a master",
+            Broken::NoMaster => "no master",
+            Broken::Replaced => "replaced",
+            Broken::Stalled(_) => "stalled",
+        };
+        name.to_owned()
+    }
+}
+
 fn humane(duration: &Duration) -> String {
     format!("{duration:?}")
 }

@@ -14,7 +14,7 @@ use tollgate_store::authority::ring::{Ring, RingError};
 use tollgate_store::authority::{Act, Grant, Question, SharedKey};
 
 use crate::address::{Address, Credentials, Layout, Node};
-use crate::connection::{Access, CurrentCredentials, error_code};
+use crate::connection::{Access, Broken, CurrentCredentials, error_code};
 use crate::keys::{Keys, PrefixError};
 use crate::shard::ShardStats;
 use crate::tls::Tls;
@@ -26,6 +26,8 @@ const STRIPES: usize = 64;
 const MURMUR_INTERVAL: Span = Span::from_ticks(1_000_000_000);
 /// So many kinds of errors are told apart.
 const MURMURS_MAX: usize = 64;
+/// Of so many nodes that have left it is remembered what was counted.
+const RETIRED_MAX: usize = 1_000;
 /// So much of what Redis said is told.
 const SHOWN_CHARS_MAX: usize = 200;
 
@@ -91,7 +93,25 @@ pub struct Fleet {
     /// [`NOT_MADE_UP`] where time is Redis's own.
     made_up_us: AtomicU64,
     threads: Mutex<Vec<Weak<Topology>>>,
+    /// What was done with shards that are not used any more. Whoever holds this sees no shard leave.
+    retired: Mutex<Retired>,
     murmurs: Mutex<HashMap<String, Murmur>>,
+}
+
+/// What was done with shards that are not used any more: what is counted never becomes less.
+#[derive(Default)]
+pub(crate) struct Retired(Vec<ShardStats>);
+
+impl Retired {
+    /// Keeps what a shard has done that will do nothing more.
+    pub(crate) fn add(&mut self, stats: ShardStats) {
+        let past = ShardStats { is_connected: false, breakers_open: 0, ..stats };
+        if let Some(other) = self.0.iter_mut().find(|other| other.name == past.name) {
+            other.add_past(&past);
+        } else if self.0.len() < RETIRED_MAX {
+            self.0.push(past);
+        }
+    }
 }
 
 struct Murmur {
@@ -147,6 +167,7 @@ impl Fleet {
             node: format!("{:016x}", random()),
             made_up_us: AtomicU64::new(NOT_MADE_UP),
             threads: Mutex::new(Vec::new()),
+            retired: Mutex::default(),
             murmurs: Mutex::new(HashMap::new()),
             settings,
         }))
@@ -176,6 +197,7 @@ impl Fleet {
     /// What every shard has done, all threads together.
     pub fn stats(&self) -> Vec<ShardStats> {
         let (now, mut stats) = (self.clock.now(), Vec::<ShardStats>::new());
+        let retired = self.retired();
         let threads: Vec<_> = lock(&self.threads).iter().filter_map(Weak::upgrade).collect();
         for shard in threads.iter().flat_map(|thread| thread.shards()) {
             let shard = shard.stats(now);
@@ -184,7 +206,17 @@ impl Fleet {
                 None => stats.push(shard),
             }
         }
+        for shard in &retired.0 {
+            match stats.iter_mut().find(|other| other.name == shard.name) {
+                Some(other) => other.add_past(shard),
+                None => stats.push(shard.clone()),
+            }
+        }
         stats
+    }
+
+    pub(crate) fn retired(&self) -> MutexGuard<'_, Retired> {
+        lock(&self.retired)
     }
 
     /// Limits have changed, so nothing that was denied is certain any more.
@@ -263,8 +295,16 @@ impl Fleet {
 
     /// Tells of an error, if it was not told of just now.
     pub(crate) fn murmur(&self, shard: &str, message: &str) {
-        let (now, code) = (self.clock.now(), error_code(message));
-        let kind = format!("{shard} {code}");
+        self.murmur_of(shard, error_code(message), message);
+    }
+
+    /// Tells of a connection that could not be made or broke, if it was not told of the same cause just now.
+    pub(crate) fn murmur_broken(&self, shard: &str, broken: &Broken) {
+        self.murmur_of(shard, &format!("BROKEN {}", broken.kind()), &format!("BROKEN {broken}"));
+    }
+
+    fn murmur_of(&self, shard: &str, kind: &str, message: &str) {
+        let (now, kind) = (self.clock.now(), format!("{shard} {kind}"));
         let mut murmurs = lock(&self.murmurs);
         if murmurs.len() >= MURMURS_MAX && !murmurs.contains_key(&kind) {
             murmurs.retain(|_, murmur| now.since(murmur.told_at) < MURMUR_INTERVAL);
@@ -302,6 +342,12 @@ pub(crate) struct Learnt<'a> {
 pub(crate) fn random() -> u64 {
     // Without randomness, jitter is none: nothing else depends on it.
     getrandom::u64().unwrap_or_default()
+}
+
+/// Less of a pause, by up to a half, so that the nodes of a fleet do not all come at once.
+pub(crate) fn jittered(pause: Duration) -> Duration {
+    let half = pause / 2;
+    half + Duration::from_nanos(random() % u64::try_from(half.as_nanos()).unwrap_or(1).max(1))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -1,6 +1,11 @@
 //! How many nodes share the limits: each tells the authority every second that it is there, and learns how many do.
 //!
-//! While the authority is away the last number holds. One thread of a process tells for all of them.
+//! While the authority is away the last number holds, and it holds on for a while after: an authority that has forgotten everybody counts
+//! one at first, and who believed it would spend the whole limit alone. One thread of a process tells for all of them, and another
+//! when that one ends.
+
+#[cfg(test)]
+mod tests;
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -15,6 +20,8 @@ use crate::wire::{Commands, Reply};
 const INTERVAL: Duration = Duration::from_secs(1);
 /// A node that has not told for so long is gone.
 const LIFE_MS: &[u8] = b"5000";
+/// So many counts in a row, none of them missed, have to be smaller than the one before is given up: by then everybody who is there has told.
+const SMALLER_MIN: u32 = 5;
 
 /// Who was there of late, by Redis's own clock.
 const SCRIPT: &str = "\
@@ -26,36 +33,76 @@ redis.call('PEXPIRE', KEYS[1], ARGV[2])
 return redis.call('ZCARD', KEYS[1])
 ";
 
-/// Tells for as long as the thread lives. Nothing is done if another thread already does.
+/// Tells for as long as the thread lives, whenever no other thread does.
 pub(crate) async fn beat(fleet: Arc<Fleet>, topology: Weak<Topology>) {
-    // Relaxed: one of them gets it, whichever.
-    if fleet.settings.nodes.is_some() || fleet.is_beating.swap(true, Ordering::Relaxed) {
+    if fleet.settings.nodes.is_some() {
         return;
     }
-    let _end = End(Arc::clone(&fleet));
+    let (mut turn, mut counts) = (None, Counts::default());
     let mut beats = interval(INTERVAL);
     beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let key = fleet.keys.nodes();
     loop {
         beats.tick().await;
+        turn = turn.or_else(|| Turn::take(&fleet));
+        if turn.is_none() {
+            continue;
+        }
         let Some(shard) = topology.upgrade().map(|topology| topology.shard_of_nodes()) else { return };
         let Some(shard) = shard else { continue };
         let mut command = Commands::default();
         let words: [&[u8]; 6] =
             [b"EVAL", SCRIPT.as_bytes(), b"1", key.as_bytes(), fleet.node.as_bytes(), LIFE_MS];
         command.command(&words);
-        match timeout(INTERVAL, shard.plain(command)).await {
-            Ok(Ok(Reply::Integer(nodes))) => fleet.set_nodes(u32::try_from(nodes).unwrap_or(1)),
-            Ok(Ok(Reply::Error(message))) => fleet.murmur(&shard.name, &message),
-            _ => {} // Others see and tell that it is away.
-        }
+        let counted = match timeout(INTERVAL, shard.plain(command)).await {
+            Ok(Ok(Reply::Integer(nodes))) => u32::try_from(nodes).ok(),
+            Ok(Ok(Reply::Error(message))) => {
+                fleet.murmur(&shard.name, &message);
+                None
+            }
+            _ => None, // Others see and tell that it is away.
+        };
+        fleet.set_nodes(counts.believed(fleet.nodes(), counted));
     }
 }
 
-/// Another thread may tell from now on.
-struct End(Arc<Fleet>);
+/// What was counted of late.
+#[derive(Debug, Default)]
+struct Counts {
+    /// How many counts in a row were smaller than what is believed, and the largest of them.
+    smaller: u32,
+    largest: u32,
+}
 
-impl Drop for End {
+impl Counts {
+    /// How many nodes there are, where so many were believed and now so many are counted, or none could be.
+    fn believed(&mut self, nodes: u32, counted: Option<u32>) -> u32 {
+        let Some(counted) = counted.filter(|counted| *counted < nodes) else {
+            *self = Counts::default();
+            return counted.unwrap_or(nodes);
+        };
+        self.smaller += 1;
+        self.largest = self.largest.max(counted);
+        if self.smaller < SMALLER_MIN {
+            return nodes;
+        }
+        std::mem::take(self).largest
+    }
+}
+
+/// One thread tells. When it ends, another may.
+struct Turn(Arc<Fleet>);
+
+impl Turn {
+    /// The turn of this thread, if no other has it.
+    fn take(fleet: &Arc<Fleet>) -> Option<Turn> {
+        // Relaxed: one of them gets it, whichever.
+        let is_taken = fleet.is_beating.swap(true, Ordering::Relaxed);
+        (!is_taken).then(|| Turn(Arc::clone(fleet)))
+    }
+}
+
+impl Drop for Turn {
     fn drop(&mut self) {
         self.0.is_beating.store(false, Ordering::Relaxed);
     }

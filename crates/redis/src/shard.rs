@@ -15,6 +15,7 @@ use std::task::Waker;
 use tokio::sync::oneshot;
 use tollgate_core::Time;
 use tollgate_store::authority::breaker::{Admission, Breaker, Pass, State as BreakerState};
+use tollgate_store::authority::debts::{Debt, Debts};
 use tollgate_store::authority::queue::Queue;
 use tollgate_store::authority::{Failure, Question, SharedKey};
 
@@ -44,6 +45,8 @@ pub(crate) struct Shard {
 /// What askers and the task share.
 struct State {
     queue: Queue<Ticket>,
+    /// What could not be done, and has to be.
+    debts: Debts,
     breaker: Breaker,
     reach: Reach,
     /// Wakes the task, if it sleeps.
@@ -76,6 +79,7 @@ impl Shard {
         };
         let state = State {
             queue: Queue::default(),
+            debts: Debts::default(),
             breaker: Breaker::new(random()),
             reach: Reach::Unknown,
             waker: None,
@@ -106,12 +110,22 @@ impl Shard {
         Ok(Awaited { answer, pass, since: now, arrival })
     }
 
-    /// Lets a question wait whose answer nobody waits for. Where it cannot be asked it is forgotten.
-    pub(crate) fn tell(&self, question: Question, now: Time) {
+    /// Lets something wait whose answer nobody waits for. Where it cannot be asked now, it is later.
+    pub(crate) fn tell(&self, debt: Debt, now: Time) {
         let mut state = self.state();
-        let Ok(pass) = state.admit(now) else { return };
-        state.tell(question, pass);
+        if state.reach == Reach::Down {
+            return state.debts.owe(debt, now);
+        }
+        match state.breaker.admits(now) {
+            Admission::Yes(pass) | Admission::Probe(pass) => state.tell(debt, pass, now),
+            Admission::No { .. } => state.debts.owe(debt, now),
+        }
         state.wake();
+    }
+
+    /// Keeps what another shard could not do either.
+    pub(crate) fn owe(&self, debt: Debt, now: Time) {
+        self.state().debts.owe(debt, now);
     }
 
     /// Takes over what another shard has sent away.
@@ -120,6 +134,9 @@ impl Shard {
         match state.admit(now) {
             Ok(pass) => ticket.pass = pass,
             Err(failure) => {
+                if let Some(debt) = ticket.debt(question, now) {
+                    state.debts.owe(debt, now);
+                }
                 ticket.deliver(Err(failure));
                 return;
             }
@@ -143,6 +160,11 @@ impl Shard {
             return Failure::TimedOut;
         }
         state.fail(awaited.pass, Failure::TimedOut, now)
+    }
+
+    /// The asker has gone. What it was told by then, or will not be, says nothing about the shard.
+    pub(crate) fn abandoned(&self, pass: Pass) {
+        self.state().breaker.abandoned(pass);
     }
 
     /// Sends a command of other business. The reply does not come where the shard is out of reach.
@@ -184,9 +206,20 @@ impl State {
         Ok(pass)
     }
 
-    /// Does something of which nobody awaits the end. Where too many wait, it is forgotten.
-    fn tell(&mut self, question: Question, pass: Pass) {
-        let _ = self.queue.push(question, Ticket::unawaited(pass));
+    /// Does something of which nobody awaits the end. Where too many wait, it is done later.
+    fn tell(&mut self, debt: Debt, pass: Pass, now: Time) {
+        let ticket = Ticket::unawaited(pass, debt.since);
+        if self.queue.push(debt.question.clone(), ticket).is_err() {
+            self.debts.owe(debt, now);
+        }
+    }
+
+    /// Says that something was not done. What has to be, although nobody waits for it, is kept.
+    fn put_off(&mut self, question: Question, ticket: Ticket, failure: Failure, now: Time) {
+        if let Some(debt) = ticket.debt(question, now) {
+            self.debts.owe(debt, now);
+        }
+        self.answer(ticket, Err(failure), now);
     }
 
     /// Something was asked in vain.
@@ -204,6 +237,9 @@ impl State {
     fn answer(&mut self, ticket: Ticket, answer: Answer, now: Time) -> Delivery {
         let pass = ticket.pass;
         let delivery = ticket.deliver(answer);
+        if answer.is_ok() {
+            self.debts.settled();
+        }
         match (delivery, answer) {
             (Delivery::TooLate, _) => {}
             // Late grants are given back. That these arrive says nothing about whether grants do in time.

@@ -3,8 +3,9 @@
 use tokio::sync::oneshot;
 use tollgate_core::{Cost, Time};
 use tollgate_store::authority::breaker::Pass;
+use tollgate_store::authority::debts::Debt;
 use tollgate_store::authority::queue::Arrival;
-use tollgate_store::authority::{Act, Failure, Grant};
+use tollgate_store::authority::{Act, Failure, Grant, Question};
 
 /// What an asker gets.
 pub(crate) type Answer = Result<Grant, Failure>;
@@ -16,6 +17,8 @@ pub(crate) struct Ticket {
     reply: Option<oneshot::Sender<Answer>>,
     /// Whether it is to be done even if nobody waits for the answer any more: it takes nothing.
     is_owed: bool,
+    /// Since when it is to be done, where nobody ever waited for it.
+    owed_since: Option<Time>,
     /// Under which circumstances it was asked.
     pub(crate) pass: Pass,
     /// How often it was sent to another shard.
@@ -50,12 +53,20 @@ impl Ticket {
     pub(crate) fn awaited(pass: Pass, act: Act) -> (Ticket, oneshot::Receiver<Answer>) {
         let (reply, answer) = oneshot::channel();
         let is_owed = !matches!(act, Act::Peek(_) | Act::Take(_));
-        (Ticket { reply: Some(reply), is_owed, pass, moves: 0, is_asking: false }, answer)
+        let ticket =
+            Ticket { reply: Some(reply), is_owed, owed_since: None, pass, moves: 0, is_asking: false };
+        (ticket, answer)
     }
 
-    /// For what is done without anybody waiting for it.
-    pub(crate) fn unawaited(pass: Pass) -> Ticket {
-        Ticket { reply: None, is_owed: true, pass, moves: 0, is_asking: false }
+    /// For what is to be done, since this moment, without anybody waiting for it.
+    pub(crate) fn unawaited(pass: Pass, since: Time) -> Ticket {
+        Ticket { reply: None, is_owed: true, owed_since: Some(since), pass, moves: 0, is_asking: false }
+    }
+
+    /// What is still to be done if it was certainly not: nothing where somebody waits, who is told and may ask again.
+    pub(crate) fn debt(&self, question: Question, now: Time) -> Option<Debt> {
+        let is_awaited = self.reply.as_ref().is_some_and(|reply| !reply.is_closed());
+        (self.is_owed && !is_awaited).then(|| Debt { question, since: self.owed_since.unwrap_or(now) })
     }
 
     /// Whether it still makes sense to ask.

@@ -4,15 +4,16 @@
 mod common;
 
 use std::io::Write;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
-use common::{address, ask, bucket, fleet_with, remaining, started, take, until};
+use common::{address, ask, bucket, fleet_with, remaining, started, take, try_remaining, until};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use tollgate_redis::{Authority, Credentials, Fleet, Secret, Settings, SettingsError, Tls, TlsError};
 use tollgate_store::authority::Failure;
-use tollgate_testkit::real::Proxy;
-use tollgate_testkit::real::redis::{RedisLaunch, RedisServer, Reply};
+use tollgate_testkit::real::redis::{
+    RedisCluster, RedisIdentity, RedisLaunch, RedisSentinel, RedisServer, Reply,
+};
+use tracing::subscriber::DefaultGuard;
 
 /// Somebody who vouches for others.
 struct Issuer(CertifiedIssuer<'static, KeyPair>);
@@ -40,24 +41,50 @@ impl Issuer {
     }
 }
 
-/// A server that speaks TLS with those whom the issuer vouches for, and where.
-fn tls_server(issuer: &Issuer) -> (RedisServer, String) {
-    let place = Proxy::free_address();
-    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("tls-{}", place.port()));
-    std::fs::create_dir_all(&folder).unwrap();
-    let pair = issuer.vouch_for("127.0.0.1");
-    let file = |name: &str, text: &str| {
-        std::fs::write(folder.join(name), text).unwrap();
-        folder.join(name).display().to_string()
-    };
-    let server = RedisLaunch::redis()
-        .setting(&format!("tls-port {}", place.port()))
-        .setting(&format!("tls-cert-file {}", file("certificate.pem", &pair.certificate)))
-        .setting(&format!("tls-key-file {}", file("key.pem", &pair.key)))
-        .setting(&format!("tls-ca-cert-file {}", file("ca.pem", &issuer.0.pem())))
-        .setting("tls-auth-clients yes")
-        .start();
-    (server, format!("rediss://{place}"))
+/// Servers that speak TLS with those whom the issuer vouches for.
+fn tls_launch(issuer: &Issuer) -> RedisLaunch {
+    let Pair { certificate, key } = issuer.vouch_for("127.0.0.1");
+    RedisLaunch::redis().tls(RedisIdentity { certificate, key, trusted: issuer.0.pem() })
+}
+
+/// What somebody is who trusts this issuer, and is vouched for by it.
+fn insider(issuer: &Issuer) -> Tls {
+    let own = issuer.vouch_for("tollgate");
+    Tls::new(issuer.0.pem().as_bytes(), Some((own.certificate.as_bytes(), own.key.as_bytes()))).unwrap()
+}
+
+/// An insider is answered for keys of every node, a stranger not at all.
+async fn check_tls(text: &str, issuer: &Issuer) -> Authority {
+    let with = |tls: Tls| Settings { tls: Some(tls), ..Settings::new(address(text)) };
+    let authority = started(&fleet_with(with(insider(issuer)))).await;
+    for number in 0..30 {
+        assert!(ask(&authority, take(number, &bucket(10))).await.unwrap().decision.is_allowed());
+    }
+    check_refused(&fleet_with(with(insider(&Issuer::new())))).await;
+    authority
+}
+
+#[tokio::test]
+async fn tls_to_a_cluster() {
+    let issuer = Issuer::new();
+    let cluster = RedisCluster::of(&tls_launch(&issuer), 3, false);
+    check_tls(&cluster.address(), &issuer).await;
+    for master in &cluster.masters {
+        assert!(master.client().run("DBSIZE").integer() > 0, "a node of the cluster keeps nothing");
+    }
+}
+
+#[tokio::test]
+async fn tls_to_a_master_that_sentinels_know() {
+    let issuer = Issuer::new();
+    let servers = RedisSentinel::of(&tls_launch(&issuer));
+    let authority = check_tls(&servers.address(), &issuer).await;
+    servers.fail_over();
+    servers.replica.client().run("FLUSHALL");
+    until("the new master is asked", async || {
+        (try_remaining(&authority, 1, &bucket(10)).await == Ok(10)).then_some(())
+    })
+    .await;
 }
 
 async fn check_refused(fleet: &Arc<Fleet>) {
@@ -73,7 +100,8 @@ async fn check_refused(fleet: &Arc<Fleet>) {
 #[tokio::test]
 async fn tls_with_certificates_on_both_sides() {
     let (issuer, stranger) = (Issuer::new(), Issuer::new());
-    let (server, text) = tls_server(&issuer);
+    let server = tls_launch(&issuer).start();
+    let text = format!("rediss://{}", server.served_address());
     let own = issuer.vouch_for("tollgate");
     let identity = Some((own.certificate.as_bytes(), own.key.as_bytes()));
     let with = |tls: Tls| Settings { tls: Some(tls), ..Settings::new(address(&text)) };
@@ -161,22 +189,47 @@ impl Write for Log {
     }
 }
 
+impl Log {
+    /// Keeps all that this thread logs until the guard is dropped.
+    fn keep() -> (Log, DefaultGuard) {
+        let log = Log::default();
+        let writer = log.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .with_max_level(tracing::Level::TRACE)
+            .with_ansi(false)
+            .with_writer(move || writer.clone())
+            .finish();
+        (log, tracing::subscriber::set_default(subscriber))
+    }
+
+    fn said(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
+}
+
+#[tokio::test]
+async fn each_cause_of_a_failure_is_told() {
+    let (log, _guard) = Log::keep();
+    let mut server = RedisServer::start();
+    let _authority = common::connect(&format!("redis://{}", server.address())).await;
+    server.kill();
+    // One after the other, within much less than the time for which a cause is not repeated.
+    until("it is told that nobody is there", async || log.said().contains("refused").then_some(())).await;
+    let said = log.said();
+    let told = said.lines().find(|line| line.contains("refused")).unwrap();
+    assert!(told.contains("untold=0"), "some other cause has hidden it at first: {said}");
+}
+
 #[tokio::test]
 async fn no_secret_is_logged() {
-    let log = Log::default();
-    let writer = log.clone();
-    let subscriber = tracing_subscriber::fmt()
-        .with_max_level(tracing::Level::TRACE)
-        .with_writer(move || writer.clone())
-        .finish();
-    let _guard = tracing::subscriber::set_default(subscriber);
+    let (log, _guard) = Log::keep();
     let server = guarded_server();
     // A Redis that knows no AUTH repeats what it was told.
     let renamed = RedisLaunch::redis().setting("rename-command AUTH \"\"").start();
     for place in [server.address(), renamed.address()] {
         check_refused(&common::fleet(&format!("redis://tollgate:hunter2@{place}"))).await;
     }
-    let said = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    let said = log.said();
     assert!(said.contains("WRONGPASS") && said.contains("Redis fails"), "{said}");
     assert!(!said.contains("hunter2") && !said.contains("s3cret"), "{said}");
     assert!(said.lines().count() < 20, "too much is told:\n{said}");

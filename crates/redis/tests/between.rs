@@ -13,6 +13,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tollgate_redis::Settings;
 use tollgate_store::authority::Failure;
+use tollgate_testkit::real::Detour;
 use tollgate_testkit::real::redis::RedisServer;
 
 /// Passes everything on, replies after a while or not at all.
@@ -129,4 +130,81 @@ async fn a_reply_that_is_lost_is_charged_once() {
     assert_eq!(ask(&authority, take(1, &limit)).await, Err(Failure::Unreachable));
     assert!(authority.ready(common::PATIENCE).await, "no new connection");
     assert_eq!(remaining(&authority, 1, &limit).await, 999);
+}
+
+#[tokio::test]
+async fn a_way_that_carries_nothing_any_more_is_left_for_another() {
+    let server = RedisServer::start();
+    let way = Detour::to(server.address());
+    let (authority, limit) = (connect(&format!("redis://{}", way.address())).await, bucket(1_000));
+    assert!(ask(&authority, take(1, &limit)).await.is_ok());
+    way.silence();
+    let impatient = || authority.ask(take(1, &limit), None, Duration::from_millis(20));
+    assert_eq!(impatient().await, Err(Failure::TimedOut));
+    // Much sooner than the half minute after which silence alone is a reason.
+    let answered = until("it answers again", async || impatient().await.ok());
+    assert!(tokio::time::timeout(Duration::from_secs(15), answered).await.is_ok(), "no other way was tried");
+    assert_eq!(authority.fleet().stats()[0].breaks, 1);
+}
+
+#[tokio::test]
+async fn a_server_that_stands_still_is_waited_for_though_another_way_is_tried() {
+    let server = RedisServer::start();
+    let way = Detour::to(server.address());
+    let (authority, limit) = (connect(&format!("redis://{}", way.address())).await, bucket(1_000));
+    assert!(ask(&authority, take(1, &limit)).await.is_ok());
+    let (made, mut client) = (way.made(), server.client());
+    let mut info = |name: &str| {
+        let info = client.run("INFO").text();
+        let value = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        value.unwrap().parse::<u64>().unwrap()
+    };
+    let (received, connected) = (info("total_connections_received"), info("connected_clients"));
+    server.freeze();
+    let answer = authority.ask(take(1, &limit), None, Duration::from_millis(20)).await;
+    assert_eq!(answer, Err(Failure::TimedOut));
+    until("another way is tried", async || (way.made() > made).then_some(())).await;
+    server.thaw();
+    until("what was granted late is given back", async || {
+        (common::try_remaining(&authority, 1, &limit).await == Ok(999)).then_some(())
+    })
+    .await;
+    until("one of the two ways is left", async || {
+        let has_come = info("total_connections_received") > received;
+        (has_come && info("connected_clients") == connected).then_some(())
+    })
+    .await;
+    let stats = &authority.fleet().stats()[0];
+    assert_eq!((stats.late_grants, stats.breaks), (1, 0));
+}
+
+#[tokio::test]
+async fn a_way_that_is_only_slow_is_not_left() {
+    let server = RedisServer::start();
+    let way = Detour::to(server.address());
+    // Time enough for another connection to be made, however slow.
+    let settings = Settings {
+        connect_timeout: Duration::from_secs(10),
+        ..Settings::new(address(&format!("redis://{}", way.address())))
+    };
+    let (authority, limit) = (started(&fleet_with(settings)).await, bucket(1_000));
+    assert!(ask(&authority, take(1, &limit)).await.is_ok());
+    let made = way.made();
+    // Slower than what makes it doubtful, and new connections are as slow.
+    way.delay(Duration::from_millis(1_300));
+    let asked: Vec<_> = (0..4)
+        .map(|number| {
+            let (authority, limit) = (authority.clone(), Arc::clone(&limit));
+            tokio::spawn(async move {
+                for _ in 0..3 {
+                    assert!(ask(&authority, take(2 + number, &limit)).await.is_ok());
+                }
+            })
+        })
+        .collect();
+    for asked in asked {
+        asked.await.unwrap();
+    }
+    assert!(way.made() > made, "no other way was tried");
+    assert_eq!(authority.fleet().stats()[0].breaks, 0);
 }

@@ -4,6 +4,7 @@
 mod common;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use common::{ask, bucket, connect, key, remaining, take, until};
@@ -35,7 +36,10 @@ async fn take_times(authority: &Authority, number: u64, limit: &Arc<SharedLimit>
 #[tokio::test]
 async fn a_key_is_followed_where_it_moves() {
     let (cluster, limit) = (RedisCluster::start(3), bucket(UNITS));
-    let authority = connect(&cluster.address()).await;
+    for master in &cluster.masters {
+        common::add_user(master, &common::documented_rights()[0]);
+    }
+    let authority = connect(&common::as_user(&cluster.address())).await;
     let number = key_of(&cluster, 0);
     let slot = slot(number);
     take_times(&authority, number, &limit, 5).await;
@@ -55,18 +59,23 @@ async fn a_key_is_followed_where_it_moves() {
 
 #[tokio::test]
 async fn slots_move_under_load_and_nothing_is_counted_twice() {
+    const UNITS: u64 = 1 << 20; // More than are asked for meanwhile.
     let (cluster, limit) = (RedisCluster::start(3), bucket(UNITS));
     let authority = connect(&cluster.address()).await;
     let number = key_of(&cluster, 0);
+    let is_over = Arc::new(AtomicBool::new(false));
     let load = tokio::spawn({
-        let (authority, limit) = (authority.clone(), Arc::clone(&limit));
+        let (authority, limit, is_over) = (authority.clone(), Arc::clone(&limit), Arc::clone(&is_over));
         async move {
-            for _ in 0..200 {
+            let mut taken = 0;
+            while !is_over.load(Ordering::Relaxed) {
                 let asked = (0..16).map(|_| (take(number, &limit), None));
                 for answer in authority.ask_all(asked, common::PATIENCE).await {
                     assert!(answer.unwrap_or_else(|failure| panic!("{failure}")).decision.is_allowed());
+                    taken += 1;
                 }
             }
+            taken
         }
     });
     let moves = tokio::task::spawn_blocking(move || {
@@ -78,9 +87,10 @@ async fn slots_move_under_load_and_nothing_is_counted_twice() {
         }
         cluster
     });
-    load.await.unwrap();
     let _cluster = moves.await.unwrap();
-    assert_eq!(remaining(&authority, number, &limit).await, UNITS - 200 * 16);
+    is_over.store(true, Ordering::Relaxed);
+    let taken = load.await.unwrap();
+    assert_eq!(remaining(&authority, number, &limit).await, UNITS - taken);
 }
 
 #[tokio::test]

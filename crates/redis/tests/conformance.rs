@@ -102,6 +102,13 @@ fn one_node() {
 }
 
 #[test]
+fn one_node_as_a_user_with_the_rights_that_the_documents_name() {
+    let server = RedisServer::start();
+    common::add_user(&server, &common::documented_rights()[0]);
+    check(&common::as_user(&format!("redis://{}/3", server.address())));
+}
+
+#[test]
 fn valkey() {
     let server = RedisLaunch::valkey().start();
     check(&format!("redis://{}", server.address()));

@@ -26,7 +26,8 @@ fn calls(client: &mut RedisClient, command: &str) -> u64 {
 #[tokio::test]
 async fn takes_gives_back_and_resets() {
     let server = RedisServer::start();
-    let (authority, limit) = (connect(&text(&server)).await, bucket(3));
+    common::add_user(&server, &common::documented_rights()[0]);
+    let (authority, limit) = (connect(&common::as_user(&text(&server))).await, bucket(3));
     let first = ask(&authority, take(1, &limit)).await.unwrap();
     assert!(first.decision.is_allowed());
     assert_eq!((first.decision.limit, first.decision.remaining), (3, 2));
@@ -64,7 +65,8 @@ async fn a_denial_is_remembered_under_the_numbers_that_denied() {
 async fn holds_are_released_once() {
     let server = RedisServer::start();
     let limit = common::shared(&Concurrency::new(2, Span::from_ticks(60_000_000_000)).unwrap().into());
-    let authority = connect(&text(&server)).await;
+    common::add_user(&server, &common::documented_rights()[0]);
+    let authority = connect(&common::as_user(&text(&server))).await;
     let held = ask(&authority, take(1, &limit)).await.unwrap().holder.expect("a name to release it by");
     assert!(ask(&authority, take(1, &limit)).await.unwrap().decision.is_allowed());
     assert_eq!(ask(&authority, take(1, &limit)).await.unwrap().decision.outcome, Outcome::Busy);
@@ -321,15 +323,29 @@ async fn a_server_that_dies_is_not_asked_and_comes_back() {
 }
 
 #[tokio::test]
-async fn nodes_count_themselves() {
+async fn a_probe_whose_asker_has_gone_does_not_keep_others_from_asking() {
     let server = RedisServer::start();
-    let one = connect(&text(&server)).await;
-    until("one node", async || (one.fleet().nodes() == 1).then_some(())).await;
-    let two = connect(&text(&server)).await;
-    until("both know of two", async || (one.fleet().nodes() == 2 && two.fleet().nodes() == 2).then_some(()))
-        .await;
-    drop(two);
-    until("one is gone", async || (one.fleet().nodes() == 1).then_some(())).await;
+    let (authority, limit) = (connect(&text(&server)).await, bucket(1_000));
+    server.freeze();
+    let impatient = || authority.ask(take(1, &limit), None, Duration::from_millis(5));
+    until("the breaker opens", async || (impatient().await == Err(Failure::NotAsked)).then_some(())).await;
+    let ask_and_go = async || {
+        let asked = tokio::spawn({
+            let (authority, limit) = (authority.clone(), Arc::clone(&limit));
+            async move { ask(&authority, take(1, &limit)).await }
+        });
+        tokio::task::yield_now().await;
+        let is_let_through = !asked.is_finished();
+        asked.abort();
+        let _ = asked.await;
+        is_let_through
+    };
+    until("it is probed", async || ask_and_go().await.then_some(())).await;
+    for _ in 0..20 {
+        assert!(ask_and_go().await, "others wait for somebody who has gone");
+    }
+    server.thaw();
+    until("it answers again", async || ask(&authority, take(1, &limit)).await.ok()).await;
 }
 
 #[tokio::test]

@@ -4,6 +4,7 @@
 //! it is. Events and time go in, actions come out. Whoever carries the questions (a driver) belongs elsewhere.
 
 pub mod breaker;
+pub mod debts;
 pub mod deny_cache;
 pub mod queue;
 pub mod ring;

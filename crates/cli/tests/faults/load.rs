@@ -63,6 +63,11 @@ impl Load {
         self.rounds.lock().unwrap()[rounds.clone()].iter().filter(|round| round[place]).count() as u64
     }
 
+    /// How many rounds are answered.
+    pub(crate) fn answered(&self) -> usize {
+        self.rounds.lock().unwrap().len()
+    }
+
     /// Asks nothing more, and waits until everything is answered.
     pub(crate) fn finish(&mut self) -> Range<usize> {
         self.is_over.store(true, Ordering::SeqCst);

@@ -1,5 +1,7 @@
 //! Redis answers, but that it cannot, will not, or may not.
 
+use std::cell::RefCell;
+
 use tollgate_testkit::real::redis::{RedisClient, RedisLaunch, RedisServer, Reply};
 use tollgate_testkit::real::until;
 
@@ -39,17 +41,39 @@ fn scripts_that_are_forgotten_are_told_again() {
     scene.check_counted();
 }
 
-#[test]
-fn a_foreign_script_that_blocks_is_an_outage() {
-    let redis = RedisLaunch::redis().setting("busy-reply-threshold 200").start();
-    let mut blocker = redis.client();
+const BLOCK_FOR_5_S: &[u8] = b"
+local function now()
+  local time = redis.call('TIME')
+  return time[1] + time[2] / 1000000
+end
+local ends = now() + 5
+while now() < ends do end
+";
+
+/// Redis runs somebody's script for five seconds. After so many milliseconds it begins to say that it is busy.
+fn check_blocked(busy_reply_ms: u32, is_blocked: fn(&mut RedisClient)) {
+    let redis = RedisLaunch::redis().setting(&format!("busy-reply-threshold {busy_reply_ms}")).start();
+    let blocker = RefCell::new(redis.client());
     let block = |client: &mut RedisClient| {
-        blocker.send(&[b"EVAL", b"while true do end", b"0"]).unwrap();
+        blocker.borrow_mut().send(&[b"EVAL", BLOCK_FOR_5_S, b"0"]).unwrap();
+        is_blocked(client);
+    };
+    // It ends by itself.
+    check(&redis, block, |_| assert_eq!(blocker.borrow_mut().receive().unwrap(), Reply::Nil));
+}
+
+#[test]
+fn a_foreign_script_that_blocks_for_five_seconds_is_an_outage() {
+    check_blocked(200, |client| {
         until("the script runs", || {
             matches!(client.run("PING"), Reply::Error(message) if message.starts_with("BUSY")).then_some(())
         });
-    };
-    check(&redis, block, |client| run(client, &["SCRIPT KILL"]));
+    });
+}
+
+#[test]
+fn a_foreign_script_that_blocks_for_five_seconds_in_silence_is_an_outage() {
+    check_blocked(60_000, |_| ());
 }
 
 #[test]

@@ -174,6 +174,21 @@ impl Scene {
         assert!(local <= counted + SHARE, "{local} admitted, {counted} counted");
     }
 
+    /// Asks nothing more. A replica has taken over that knew of so many units of a subject: those are counted, and so is all that was admitted
+    /// since it decides, and nothing twice.
+    pub(crate) fn check_taken_over(&mut self, subject: Subject, known: u64) {
+        let first = self.load.pass(1).start;
+        let rounds = self.load.finish();
+        let since = self.load.admitted(&(first..rounds.end), subject);
+        let counted = self.counted(subject);
+        // One more may have been asked to find where it is kept.
+        assert!(
+            (known + since..=rounds.end as u64 + 1).contains(&counted),
+            "{known} known, {since} admitted since, {counted} counted of {} asked",
+            rounds.end
+        );
+    }
+
     /// What is admitted is what is counted, and all of it is decided by Redis.
     pub(crate) fn check_exact(&self) {
         let bystander = ("closed", BYSTANDER);

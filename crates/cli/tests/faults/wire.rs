@@ -43,6 +43,20 @@ fn what_comes_after_the_deadline_is_given_back() {
 }
 
 #[test]
+fn a_way_that_falls_silent_is_left_for_another() {
+    let redis = RedisServer::start();
+    let detour = Detour::to(redis.address());
+    let mut scene = Scene::impatient(&format!("redis://{}", detour.address()));
+    let first = scene.load.pass(1).start;
+    detour.silence();
+    // Redis itself is well, so nobody has to do anything.
+    scene.check_recovers();
+    let rounds = first..scene.load.pass(1).end;
+    assert_eq!(scene.load.admitted(&rounds, OPEN), rounds.len() as u64, "open rules admit");
+    scene.check_counted_at_least();
+}
+
+#[test]
 fn connections_that_are_reset_charge_nobody_twice() {
     let redis = RedisServer::start();
     let detour = Detour::to(redis.address());

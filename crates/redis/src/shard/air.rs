@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 use tollgate_core::{CallWriter, Script, Time};
+use tollgate_store::authority::debts::Debt;
 use tollgate_store::authority::queue::{Flight, FlightLimits, List};
 use tollgate_store::authority::{Failure, Question};
 
@@ -136,7 +137,7 @@ impl Air {
         let Some(flying) = &self.flights[call.flight] else { return };
         let lists = flying.flight.lists().get(call.lists.clone()).unwrap_or_default();
         let Some(script) = lists.first().and_then(|list| list.limit().script()) else {
-            return self.fail(call, Failure::Refused, ground); // It should not have come here.
+            return self.fail(&call, ground); // It should not have come here.
         };
         self.arguments.clear();
         self.arguments.text(itoa::Buffer::new().format(lists.len()).as_bytes());
@@ -169,11 +170,11 @@ impl Air {
         ground.state.silent_since = Some(ground.now).filter(|_| !self.expected.is_empty());
         match (expected, reply) {
             (Expected::Call(call), Reply::Integers(integers)) => {
-                self.answer(call, &integers, ground);
+                self.answer(&call, &integers, ground);
                 return Ok(integers);
             }
             (Expected::Call(call), Reply::Error(message)) => self.obey(call, &message, ground)?,
-            (Expected::Call(call), _) => self.fail(call, Failure::Refused, ground),
+            (Expected::Call(call), _) => self.fail(&call, ground),
             (Expected::Plain(asker), reply) => {
                 let _ = asker.send(reply); // It may have given up.
             }
@@ -183,14 +184,14 @@ impl Air {
     }
 
     /// Gives every ask of a call its answer.
-    fn answer(&mut self, call: Call, integers: &[i64], ground: &mut Ground<'_>) {
+    fn answer(&mut self, call: &Call, integers: &[i64], ground: &mut Ground<'_>) {
         let Some(flying) = &mut self.flights[call.flight] else { return };
         let departed = flying.departed;
         let lists = flying.flight.lists_mut().get_mut(call.lists.clone()).unwrap_or_default();
         let asks = lists.iter().map(|list| list.asks.len()).sum();
         let Some(mut answers) = script::Answers::read(integers, asks) else {
             ground.fleet.murmur(ground.shard, "ERR a script answered something else than was asked");
-            return self.fail(call, Failure::Refused, ground);
+            return self.fail(call, ground);
         };
         for (index, list) in lists.iter_mut().enumerate() {
             if answers.is_window_unknown(list.limit()) && call.manner.tries < TRIES_MAX {
@@ -214,7 +215,8 @@ impl Air {
                     && let Some(act) = undo(asked.act, &grant)
                 {
                     ground.state.tally.late_grants += 1;
-                    ground.state.tell(Question { key, limit: Arc::clone(&limit), act }, pass);
+                    let question = Question { key, limit: Arc::clone(&limit), act };
+                    ground.state.tell(Debt { question, since: ground.now }, pass, ground.now);
                 }
             }
         }
@@ -235,13 +237,16 @@ impl Air {
                 Ok(())
             }
             Verdict::GoTo(redirect) => {
-                self.send_away(&call, redirect.as_ref());
+                self.send_away(&call, redirect.as_ref(), ground);
                 self.done(call.flight, ground);
                 Ok(())
             }
             verdict => {
                 ground.fleet.murmur(ground.shard, message);
-                self.fail(call, Failure::Refused, ground);
+                match verdict {
+                    Verdict::Refused => self.fail(&call, ground),
+                    _ => self.put_off(&call, ground),
+                }
                 match verdict {
                     Verdict::Reconnect => Err(Broken::Refused(error_code(message).to_owned())),
                     _ => Ok(()),
@@ -251,11 +256,12 @@ impl Air {
     }
 
     /// What this shard does not keep is for another to answer.
-    fn send_away(&mut self, call: &Call, redirect: Option<&Redirect>) {
+    fn send_away(&mut self, call: &Call, redirect: Option<&Redirect>, ground: &mut Ground<'_>) {
         let Some(flying) = &mut self.flights[call.flight] else { return };
         for list in flying.flight.lists_mut().get_mut(call.lists.clone()).unwrap_or_default() {
             let (key, limit) = (list.key(), Arc::clone(list.limit()));
             for asked in list.asks.drain(..) {
+                ground.state.breaker.abandoned(asked.ticket.pass); // Another shard's gives it another.
                 let question = Question { key, limit: Arc::clone(&limit), act: asked.act };
                 let moved = Moved { redirect: redirect.cloned(), question, ticket: asked.ticket };
                 self.moved.push(moved);
@@ -263,16 +269,31 @@ impl Air {
         }
     }
 
-    /// None of a call's asks is answered.
-    fn fail(&mut self, call: Call, failure: Failure, ground: &mut Ground<'_>) {
-        if let Some(flying) = &mut self.flights[call.flight] {
-            for list in flying.flight.lists_mut().get_mut(call.lists).unwrap_or_default() {
-                for asked in list.asks.drain(..) {
-                    ground.state.answer(asked.ticket, Err(failure), ground.now);
-                }
+    /// None of a call's asks is answered, and what was done of them is not known.
+    fn fail(&mut self, call: &Call, ground: &mut Ground<'_>) {
+        for list in self.lists(call) {
+            for asked in list.asks.drain(..) {
+                ground.state.answer(asked.ticket, Err(Failure::Refused), ground.now);
             }
         }
         self.done(call.flight, ground);
+    }
+
+    /// None of a call's asks is answered, and nothing was done of them.
+    fn put_off(&mut self, call: &Call, ground: &mut Ground<'_>) {
+        for list in self.lists(call) {
+            let (key, limit) = (list.key(), Arc::clone(list.limit()));
+            for asked in list.asks.drain(..) {
+                let question = Question { key, limit: Arc::clone(&limit), act: asked.act };
+                ground.state.put_off(question, asked.ticket, Failure::Refused, ground.now);
+            }
+        }
+        self.done(call.flight, ground);
+    }
+
+    fn lists(&mut self, call: &Call) -> &mut [List<Ticket>] {
+        let flying = self.flights[call.flight].as_mut();
+        flying.and_then(|flying| flying.flight.lists_mut().get_mut(call.lists.clone())).unwrap_or_default()
     }
 
     /// One more call of a flight is done with. After the last, its keys may fly again.

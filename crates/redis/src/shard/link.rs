@@ -13,7 +13,7 @@ use super::air::{Air, Ground};
 use super::{Reach, Shard};
 use crate::address::Node;
 use crate::connection::{Access, Broken, Connection};
-use crate::fleet::random;
+use crate::fleet::jittered;
 use crate::script::{self, Digests};
 use crate::topology::{Mover, Sentinels};
 use crate::wire::Reply;
@@ -27,7 +27,11 @@ const LIFE_MIN: Span = Span::from_ticks(25_000_000);
 const WATCH_INTERVAL: Duration = Duration::from_millis(100);
 /// After so much silence the others of a Cluster are asked whether the node still keeps its keys.
 const SILENCE_SUSPICIOUS: Span = Span::from_ticks(300_000_000);
-/// After so much, the connection is given up. Long, because what comes late can still be given back.
+/// After so much, another connection is tried for. If that one is answered it is not the node that is silent, but the way to it.
+const SILENCE_DOUBTFUL: Span = Span::from_ticks(1_000_000_000);
+/// For so long both are there: what lies on the old way, and would have to be given back, may still come.
+const DOUBT: Duration = Duration::from_secs(1);
+/// After so much, the connection is given up in any case. Long, because what comes late can still be given back.
 const SILENCE_MAX: Span = Span::from_ticks(30_000_000_000);
 
 /// What is told where a node sends us elsewhere and nobody said that it belongs to others.
@@ -40,6 +44,22 @@ pub(crate) enum Place {
     Node(Node),
     /// Where the sentinels say.
     Master(Arc<Sentinels>),
+}
+
+/// A connection that can be flown with: to which node, and under which names that knows the scripts.
+struct Opened {
+    node: Node,
+    connection: Connection,
+    digests: Digests,
+}
+
+/// How a connection's life has ended.
+struct End {
+    broken: Broken,
+    /// How long it was.
+    life: Span,
+    /// The connection that takes its place, if there is one already.
+    next: Option<Opened>,
 }
 
 /// What a task needs besides its shard.
@@ -64,49 +84,58 @@ impl Place {
 impl Link {
     /// Never ends by itself.
     pub(crate) async fn run(self) {
-        let mut pause = PAUSE_MIN;
+        let (mut pause, mut next) = (PAUSE_MIN, None);
         loop {
-            let (broken, life) = self.live().await;
-            self.come_down(&broken);
-            if life >= LIFE_MIN {
+            let opened = match next.take() {
+                Some(opened) => Ok(opened),
+                None => self.open().await,
+            };
+            let end = match opened {
+                Ok(opened) => self.live(opened).await,
+                Err(broken) => End { broken, life: Span::ZERO, next: None },
+            };
+            self.come_down(&end.broken);
+            self.settle();
+            if end.life >= LIFE_MIN {
                 pause = PAUSE_MIN;
             }
-            sleep(jittered(pause)).await;
-            pause = (pause * 2).min(PAUSE_MAX);
+            next = end.next;
+            if next.is_none() {
+                sleep(jittered(pause)).await;
+                pause = (pause * 2).min(PAUSE_MAX);
+            }
         }
     }
 
-    /// One connection's life: what ended it, and how long it was.
-    async fn live(&self) -> (Broken, Span) {
-        let (node, mut connection, digests) = match self.open().await {
-            Ok(opened) => opened,
-            Err(broken) => return (broken, Span::ZERO),
-        };
+    /// One connection's life.
+    async fn live(&self, opened: Opened) -> End {
+        let Opened { node, mut connection, digests } = opened;
         let opened = self.shard.fleet.clock.now();
         tracing::info!(shard = self.shard.name, %node, "connected to Redis");
         self.come_up();
         let mut air = Air::new(digests);
         let flown = poll_fn(|cx| self.poll_fly(cx, &mut connection, &mut air));
-        let broken = tokio::select! {
-            broken = flown => broken,
-            broken = self.watch() => broken,
-            () = self.replaced(&node) => Broken::Replaced,
+        let (broken, next) = tokio::select! {
+            broken = flown => (broken, None),
+            broken = self.watch() => (broken, None),
+            (broken, opened) = self.renewed() => (broken, Some(opened)),
+            () = self.replaced(&node) => (Broken::Replaced, None),
         };
         let now = self.shard.fleet.clock.now();
         let mut state = self.shard.state();
         air.crash(&mut Ground { shard: &self.shard.name, fleet: &self.shard.fleet, state: &mut state, now });
-        (broken, now.since(opened))
+        End { broken, life: now.since(opened), next }
     }
 
     /// Connects, and sees to it that the scripts are known.
-    async fn open(&self) -> Result<(Node, Connection, Digests), Broken> {
+    async fn open(&self) -> Result<Opened, Broken> {
         let opened = async {
             let (node, mut connection) = match &self.place {
                 Place::Node(node) => (node.clone(), Connection::open(node, &self.access).await?),
                 Place::Master(sentinels) => sentinels.connect(&self.access).await?,
             };
             let digests = load_scripts(&mut connection).await?;
-            Ok((node, connection, digests))
+            Ok(Opened { node, connection, digests })
         };
         // Twice: there may be sentinels to be asked first.
         let patience = self.access.timeout * 2;
@@ -122,7 +151,7 @@ impl Link {
 
     /// There is no connection any more: nobody waits for one.
     fn come_down(&self, broken: &Broken) {
-        self.shard.fleet.murmur(&self.shard.name, &format!("BROKEN {broken}"));
+        self.shard.fleet.murmur_broken(&self.shard.name, broken);
         let now = self.shard.fleet.clock.now();
         let mut state = self.shard.state();
         state.tally.breaks += 1;
@@ -130,8 +159,8 @@ impl Link {
         state.is_full = false;
         state.silent_since = None;
         state.plain.clear();
-        for ticket in state.queue.withdraw() {
-            state.answer(ticket, Err(Failure::Unreachable), now);
+        for (question, ticket) in state.queue.withdraw() {
+            state.put_off(question, ticket, Failure::Unreachable, now);
         }
         drop(state);
         if let Some(mover) = &self.mover {
@@ -193,17 +222,26 @@ impl Link {
         landed
     }
 
+    /// Tells what is owed to whoever keeps its key now, when it is time.
+    fn settle(&self) {
+        let now = self.shard.fleet.clock.now();
+        let due = self.shard.state().debts.take_due(now);
+        for debt in due {
+            let keeper = self.mover.as_ref().and_then(|mover| mover.keeper(debt.question.key));
+            keeper.as_ref().unwrap_or(&self.shard).tell(debt, now);
+        }
+    }
+
     /// Looks whether replies still come. Where they do not, somebody else may know more.
     async fn watch(&self) -> Broken {
         let mut looks = interval(WATCH_INTERVAL);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             looks.tick().await;
-            let now = self.shard.fleet.clock.now();
-            let since: Option<Time> = self.shard.state().silent_since;
-            let silence = since.map_or(Span::ZERO, |since| now.since(since));
+            self.settle();
+            let silence = self.silence();
             if silence >= SILENCE_MAX {
-                return Broken::Stalled(Duration::from_nanos(silence.ticks()));
+                return stalled(silence);
             }
             if silence >= SILENCE_SUSPICIOUS
                 && let Some(mover) = &self.mover
@@ -211,6 +249,38 @@ impl Link {
                 mover.look_again();
             }
         }
+    }
+
+    /// Waits until another connection is answered while this one is not. A node that stands still answers neither, and what it has been
+    /// asked is done and given back when it goes on: that is worth waiting for. What is lost on the way is not.
+    async fn renewed(&self) -> (Broken, Opened) {
+        loop {
+            sleep(WATCH_INTERVAL).await;
+            let before = self.silent_since();
+            if self.silence() < SILENCE_DOUBTFUL {
+                continue;
+            }
+            let Ok(opened) = self.open().await else {
+                sleep(jittered(PAUSE_MAX)).await;
+                continue;
+            };
+            // A node that has just gone on answers here too, and on a way that is only slow, what was asked earlier comes earlier.
+            sleep(DOUBT).await;
+            if before.is_some() && self.silent_since() == before {
+                return (stalled(self.silence()), opened);
+            }
+        }
+    }
+
+    /// Since when nothing has come back of what is in the air.
+    fn silent_since(&self) -> Option<Time> {
+        self.shard.state().silent_since
+    }
+
+    /// For how long.
+    fn silence(&self) -> Span {
+        let now = self.shard.fleet.clock.now();
+        self.silent_since().map_or(Span::ZERO, |since| now.since(since))
     }
 
     /// Waits until another node has the shard's keys.
@@ -222,9 +292,8 @@ impl Link {
     }
 }
 
-fn jittered(pause: Duration) -> Duration {
-    let half = pause / 2;
-    half + Duration::from_nanos(random() % u64::try_from(half.as_nanos()).unwrap_or(1).max(1))
+fn stalled(silence: Span) -> Broken {
+    Broken::Stalled(Duration::from_nanos(silence.ticks()))
 }
 
 /// Takes everything to where it belongs that has come, also what follows an error.

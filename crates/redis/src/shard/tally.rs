@@ -12,7 +12,8 @@ const ROUND_TRIPS: usize = 21;
 pub struct ShardStats {
     /// The node, or the name of the master.
     pub name: String,
-    /// Whether every thread has a connection to it.
+    /// Whether every thread that asks has a connection to it. A thread that has not asked yet is not counted, and nobody has one to a node
+    /// that has left its Cluster.
     pub is_connected: bool,
     /// How many threads' breakers are open or half open.
     pub breakers_open: u64,
@@ -91,6 +92,11 @@ impl ShardStats {
     pub(crate) fn add(&mut self, other: &ShardStats) {
         self.is_connected &= other.is_connected;
         self.breakers_open += other.breakers_open;
+        self.add_past(other);
+    }
+
+    /// Adds what was done with the same shard by somebody who does not use it any more.
+    pub(crate) fn add_past(&mut self, other: &ShardStats) {
         self.openings += other.openings;
         self.asks += other.asks;
         self.flights += other.flights;

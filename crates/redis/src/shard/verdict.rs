@@ -13,9 +13,11 @@ pub(super) enum Verdict {
     TryAgain,
     /// Nothing was done: another node keeps the key, which one may not be known.
     GoTo(Option<Redirect>),
-    /// This connection is of no use any more: the node is not the master, or has forgotten who we are.
+    /// Nothing was done, and for a while nothing will be.
+    NotNow,
+    /// Nothing was done, and this connection is of no use any more: the node is not the master, or has forgotten who we are.
     Reconnect,
-    /// It cannot, or will not.
+    /// It cannot, or will not, and may have found that out half way.
     Refused,
 }
 
@@ -41,8 +43,9 @@ impl Verdict {
             },
             // It has heard that it lost the slot, and not yet who has it.
             "CLUSTERDOWN" if message.contains("not served") => Verdict::GoTo(None),
+            "BUSY" | "LOADING" | "CLUSTERDOWN" | "NOREPLICAS" => Verdict::NotNow,
             "READONLY" | "NOAUTH" | "WRONGPASS" | "MASTERDOWN" => Verdict::Reconnect,
-            // A script that fails half way has an error of its own around the one that it met.
+            // A script that fails has an error of its own around the one that it met: that of its first writing.
             "ERR" if message.contains("READONLY") => Verdict::Reconnect,
             _ => Verdict::Refused,
         }
@@ -81,9 +84,18 @@ mod tests {
     }
 
     #[test]
+    fn knows_what_was_certainly_not_done() {
+        let check = |message: &str, verdict: Verdict| assert_eq!(Verdict::of(message), verdict, "{message}");
+        check("BUSY Redis is busy running a script.", Verdict::NotNow);
+        check("LOADING Redis is loading the dataset in memory", Verdict::NotNow);
+        check("CLUSTERDOWN The cluster is down", Verdict::NotNow);
+        check("TRYAGAIN Multiple keys request during rehashing of slot", Verdict::TryAgain);
+        check("READONLY You can't write against a read only replica.", Verdict::Reconnect);
+    }
+
+    #[test]
     fn what_makes_no_sense_is_a_refusal() {
         let cases = [
-            "CLUSTERDOWN The cluster is down",
             "MOVED",
             "MOVED x 1:2",
             "MOVED 16384 h:1",
@@ -91,7 +103,7 @@ mod tests {
             "ASK 1 h:99999",
             "",
             "OOM x",
-            "BUSY x",
+            "NOPERM x",
         ];
         for message in cases {
             assert_eq!(Verdict::of(message), Verdict::Refused, "{message}");

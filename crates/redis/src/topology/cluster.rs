@@ -4,6 +4,9 @@
 //! once for its one slot; an `ASK` for its one call. A node that is new gets a shard of its own, and one that has kept no
 //! slots for a while loses it.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -18,7 +21,7 @@ use tollgate_store::authority::{Failure, SharedKey};
 use super::{Member, Moved};
 use crate::address::Node;
 use crate::connection::{Broken, Connection};
-use crate::fleet::Fleet;
+use crate::fleet::{Fleet, jittered};
 use crate::keys::Keys;
 use crate::shard::{Place, Shard};
 use crate::wire::Reply;
@@ -27,9 +30,9 @@ use crate::wire::Reply;
 const MOVES_MAX: u8 = 32;
 const MOVES_AT_ONCE: u8 = 3;
 const MOVE_PAUSE: Duration = Duration::from_millis(5);
-/// The map is learnt again at least so often, and at most so often.
+/// The map is learnt again at least so often, and at most so often. A random part of up to a half is taken off both.
 const LOOK_INTERVAL: Duration = Duration::from_secs(10);
-const LOOK_PAUSE: Duration = Duration::from_millis(100);
+const LOOK_PAUSE: Duration = Duration::from_millis(150);
 /// A node that keeps no slots is forgotten after so long.
 const SLOTLESS_MAX: Span = Span::from_ticks(15_000_000_000);
 /// The most nodes.
@@ -128,7 +131,7 @@ impl Cluster {
         for node in known.iter().chain(named) {
             match self.ask(node).await {
                 Ok(ranges) if !ranges.is_empty() => {
-                    self.update(node, ranges);
+                    self.update(node, ranges, self.fleet.clock.now());
                     return Ok(());
                 }
                 Ok(_) => {}
@@ -152,8 +155,8 @@ impl Cluster {
     }
 
     /// Believes what a node has told.
-    fn update(self: &Arc<Cluster>, teller: &Node, ranges: Vec<Range>) {
-        let now = self.fleet.clock.now();
+    fn update(self: &Arc<Cluster>, teller: &Node, ranges: Vec<Range>, now: Time) {
+        let mut retired = self.fleet.retired();
         let mut map = self.map();
         let mut slots = vec![None; usize::from(SLOTS)];
         for (first, last, host, port) in ranges {
@@ -175,7 +178,9 @@ impl Cluster {
         }
         let is_needed =
             |known: &Known| known.slotless_since.is_none_or(|since| now.since(since) < SLOTLESS_MAX);
-        map.members.retain(|_, known| is_needed(known));
+        for (_, known) in map.members.extract_if(|_, known| !is_needed(known)) {
+            retired.add(known.member.shard.stats(now));
+        }
         map.slots = slots;
         map.is_known = true;
     }
@@ -186,6 +191,9 @@ impl Cluster {
         moved.ticket.moves = moved.ticket.moves.saturating_add(1);
         if moved.ticket.moves > MOVES_MAX {
             self.fleet.murmur(&from.name, "MOVED too often: the nodes of the cluster do not agree");
+            if let Some(debt) = moved.ticket.debt(moved.question, now) {
+                from.owe(debt, now);
+            }
             moved.ticket.deliver(Err(Failure::Refused));
             return;
         }
@@ -245,6 +253,11 @@ impl Mover {
         }
     }
 
+    /// Who keeps a key, as far as that is known.
+    pub(crate) fn keeper(&self, key: SharedKey) -> Option<Arc<Shard>> {
+        self.0.upgrade().and_then(|cluster| cluster.shard_of(key))
+    }
+
     /// Something is wrong: the map may have changed.
     pub(crate) fn look_again(&self) {
         if let Some(cluster) = self.0.upgrade() {
@@ -260,14 +273,13 @@ async fn keep_map(cluster: Weak<Cluster>, look: Arc<Notify>) {
             None => return,
             Some(cluster) => {
                 if let Err(broken) = cluster.learn().await {
-                    let message = format!("BROKEN nobody tells which node keeps what: {broken}");
-                    cluster.fleet.murmur("cluster", &message);
+                    cluster.fleet.murmur_broken("cluster: nobody tells which node keeps what", &broken);
                     look.notify_one();
                 }
             }
         }
-        sleep(LOOK_PAUSE).await;
-        let _ = timeout(LOOK_INTERVAL, look.notified()).await; // Either is a reason.
+        sleep(jittered(LOOK_PAUSE)).await;
+        let _ = timeout(jittered(LOOK_INTERVAL), look.notified()).await; // Either is a reason.
     }
 }
 

@@ -10,7 +10,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::address::Node;
 use crate::connection::{Access, Broken, Connection, CurrentCredentials};
-use crate::fleet::Fleet;
+use crate::fleet::{Fleet, jittered};
 use crate::wire::Reply;
 
 /// How long a sentinel may say nothing before it is asked.
@@ -68,7 +68,7 @@ impl Sentinels {
                 if self.listen(&sentinel, node).await.is_ok() {
                     return;
                 }
-                sleep(LISTEN_PAUSE).await;
+                sleep(jittered(LISTEN_PAUSE)).await;
             }
         }
     }

@@ -9,6 +9,7 @@ use tollgate_core::{Cost, Limit, Rate, SharedLimit, Span, TokenBucket};
 use tollgate_redis::{Address, Authority, Fleet, Settings};
 use tollgate_store::Clock;
 use tollgate_store::authority::{Act, Failure, Grant, Question, SharedKey};
+use tollgate_testkit::real::redis::{RedisServer, Reply};
 
 /// Longer than any answer takes that comes at all.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
@@ -82,6 +83,27 @@ pub(crate) async fn try_remaining(
 ) -> Result<u64, Failure> {
     let peek = question(number, limit, Act::Peek(Cost::ONE));
     ask(authority, peek).await.map(|grant| grant.decision.remaining)
+}
+
+/// The rights that the documents name, as an access list has them: of a user of nodes, and of one of sentinels.
+pub(crate) fn documented_rights() -> [String; 2] {
+    let text = include_str!("../../../../docs/redis.md");
+    let paragraph =
+        text.split("\n\n").find(|text| text.starts_with("A user of Redis's access lists")).unwrap();
+    let marked: Vec<&str> = paragraph.split('`').skip(1).step_by(2).collect();
+    let [keys, commands, sentinel_commands, channel] = marked[..] else { panic!("{marked:?}") };
+    [format!("{keys} {commands}"), format!("{sentinel_commands} {channel}")]
+}
+
+/// Makes a user who has these rights at a server, and no other.
+pub(crate) fn add_user(server: &RedisServer, rights: &str) {
+    let made = server.client().run(&format!("ACL SETUSER tollgate reset on >s3cret {rights}"));
+    assert_eq!(made, Reply::Simple("OK".to_owned()));
+}
+
+/// An address with the name and the password of that user.
+pub(crate) fn as_user(address: &str) -> String {
+    address.replacen("://", "://tollgate:s3cret@", 1)
 }
 
 /// Asks again and again until there is an answer. Panics if there is none for long.

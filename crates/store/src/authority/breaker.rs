@@ -193,6 +193,13 @@ impl Breaker {
         opens
     }
 
+    /// Nobody will say what became of an ask, because nobody waits for it any more. If it was the probe, another may be sent.
+    pub fn abandoned(&mut self, pass: Pass) {
+        if let Phase::Open { probe, .. } = &mut self.phase {
+            *probe = probe.filter(|probe| probe.pass != pass);
+        }
+    }
+
     /// Something else than an ask has shown that the shard is back: there is no use in waiting longer with the next probe.
     pub fn hurry(&mut self, now: Time) {
         if let Phase::Open { until, probe, .. } = &mut self.phase {

@@ -171,15 +171,17 @@ impl<T> Queue<T> {
     }
 
     /// Takes back everything that waits, in no order: whoever cannot ask has to say so. What is in the air stays there.
-    pub fn withdraw(&mut self) -> Vec<T> {
-        let mut tickets = Vec::with_capacity(mem::take(&mut self.waiting));
+    pub fn withdraw(&mut self) -> Vec<(Question, T)> {
+        let mut withdrawn = Vec::with_capacity(mem::take(&mut self.waiting));
         self.ready.clear();
         self.ready_again.clear();
-        self.lanes.retain(|_, lane| {
-            tickets.extend(lane.asks.drain(..).map(|waiting| waiting.asked.ticket));
+        self.lanes.retain(|key, lane| {
+            withdrawn.extend(lane.asks.drain(..).map(|Waiting { limit, asked, .. }| {
+                (Question { key: *key, limit, act: asked.act }, asked.ticket)
+            }));
             lane.in_the_air
         });
-        tickets
+        withdrawn
     }
 
     /// The key whose first ask waits longest.

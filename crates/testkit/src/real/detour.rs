@@ -32,6 +32,8 @@ struct Way {
     trouble: Mutex<Trouble>,
     connections: Mutex<Vec<Weak<Connection>>>,
     lost: AtomicU64,
+    /// How many connections were made.
+    made: AtomicU64,
     is_over: AtomicBool,
 }
 
@@ -54,6 +56,8 @@ struct Connection {
     client: TcpStream,
     server: TcpStream,
     is_reset: AtomicBool,
+    /// Whether it carries nothing any more.
+    is_silent: AtomicBool,
 }
 
 impl Detour {
@@ -66,6 +70,7 @@ impl Detour {
             trouble: Mutex::default(),
             connections: Mutex::default(),
             lost: AtomicU64::new(0),
+            made: AtomicU64::new(0),
             is_over: AtomicBool::new(false),
         });
         let accepting = Arc::clone(&way);
@@ -103,6 +108,18 @@ impl Detour {
         self.way.lost.load(Ordering::SeqCst)
     }
 
+    /// How many connections were made so far.
+    pub fn made(&self) -> u64 {
+        self.way.made.load(Ordering::SeqCst)
+    }
+
+    /// From now on nothing is carried on the connections that there are, and nobody is told of that. New ones are made as before.
+    pub fn silence(&self) {
+        for connection in lock(&self.way.connections).iter().filter_map(Weak::upgrade) {
+            connection.is_silent.store(true, Ordering::SeqCst);
+        }
+    }
+
     /// Resets every connection.
     pub fn reset(&self) {
         for connection in lock(&self.way.connections).drain(..).filter_map(|connection| connection.upgrade())
@@ -130,6 +147,7 @@ impl Way {
             let Ok(connection) = client.and_then(|client| Connection::open(client, self.target)) else {
                 continue;
             };
+            self.made.fetch_add(1, Ordering::SeqCst);
             let connection = Arc::new(connection);
             let mut connections = lock(&self.connections);
             connections.retain(|connection| connection.strong_count() > 0);
@@ -164,13 +182,13 @@ impl Connection {
         for stream in [&client, &server] {
             stream.set_nodelay(true)?;
         }
-        Ok(Connection { client, server, is_reset: AtomicBool::new(false) })
+        Ok(Connection { client, server, is_reset: AtomicBool::new(false), is_silent: AtomicBool::new(false) })
     }
 
     fn carry_questions(&self) {
         let mut chunk = [0; CHUNK_BYTES];
         while let Ok(count @ 1..) = (&self.client).read(&mut chunk) {
-            if (&self.server).write_all(&chunk[..count]).is_err() {
+            if !self.is_silent() && (&self.server).write_all(&chunk[..count]).is_err() {
                 break;
             }
         }
@@ -184,7 +202,7 @@ impl Connection {
                 way.lost.fetch_add(1, Ordering::SeqCst);
                 return self.reset();
             };
-            if (&self.client).write_all(answer).is_err() {
+            if !self.is_silent() && (&self.client).write_all(answer).is_err() {
                 break;
             }
         }
@@ -193,6 +211,10 @@ impl Connection {
             let _ = self.client.shutdown(Shutdown::Both);
         }
         let _ = self.server.shutdown(Shutdown::Both);
+    }
+
+    fn is_silent(&self) -> bool {
+        self.is_silent.load(Ordering::SeqCst)
     }
 
     /// Ends it so that the client is told of a reset: nothing is said now, and closing without lingering says it.

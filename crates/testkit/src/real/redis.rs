@@ -40,6 +40,19 @@ pub struct RedisLaunch {
     settings: Vec<String>,
     flags: Vec<String>,
     address: Option<SocketAddr>,
+    /// Who it is over TLS, if it speaks that too.
+    identity: Option<RedisIdentity>,
+}
+
+/// Who a server is over TLS, all in PEM.
+#[derive(Clone, Debug)]
+pub struct RedisIdentity {
+    /// Its certificate.
+    pub certificate: String,
+    /// The key of that.
+    pub key: String,
+    /// Who has to vouch for others.
+    pub trusted: String,
 }
 
 impl RedisLaunch {
@@ -56,7 +69,7 @@ impl RedisLaunch {
     /// This program, which understands what `redis-server` does.
     pub fn of(binary: PathBuf) -> RedisLaunch {
         let settings = ["save \"\"", "appendonly no", "daemonize no"].map(str::to_owned).into();
-        RedisLaunch { binary, settings, flags: Vec::new(), address: None }
+        RedisLaunch { binary, settings, flags: Vec::new(), address: None, identity: None }
     }
 
     /// With this line in its settings, such as `maxmemory 2mb`.
@@ -64,6 +77,12 @@ impl RedisLaunch {
     pub fn setting(mut self, line: &str) -> RedisLaunch {
         self.settings.push(line.to_owned());
         self
+    }
+
+    /// With TLS at a port of its own, besides the plain one, for whom it trusts. It speaks so with its like, too.
+    #[must_use]
+    pub fn tls(self, identity: RedisIdentity) -> RedisLaunch {
+        RedisLaunch { identity: Some(identity), ..self }
     }
 
     /// With this flag on its command line, such as `--sentinel`.
@@ -83,17 +102,22 @@ impl RedisLaunch {
     pub fn start(self) -> RedisServer {
         for _ in 0..PORTS_TRIED {
             let address = self.address.unwrap_or_else(Proxy::free_address);
+            let tls_port = self.identity.as_ref().map(|_| Proxy::free_address().port());
             let folder = tempfile::tempdir().expect("a temporary directory");
-            self.write_config(folder.path(), address);
+            self.write_config(folder.path(), address, tls_port);
             if let Some(process) = self.run(folder.path(), address) {
-                return RedisServer { process, folder, launch: self, address };
+                return RedisServer { process, folder, launch: self, address, tls_port };
             }
         }
         panic!("{} does not start at any port", self.binary.display());
     }
 
-    fn write_config(&self, folder: &Path, address: SocketAddr) {
-        let own = [format!("bind {}", address.ip()), format!("port {}", address.port())];
+    fn write_config(&self, folder: &Path, address: SocketAddr, tls_port: Option<u16>) {
+        let mut own = vec![format!("bind {}", address.ip()), format!("port {}", address.port())];
+        if let (Some(port), Some(identity)) = (tls_port, &self.identity) {
+            own.push(format!("tls-port {port}"));
+            own.extend(identity.settings(folder));
+        }
         let lines = [&own[..], &self.settings].concat().join("\n") + "\n";
         fs::write(folder.join(CONFIG), lines).expect("a file in a directory of our own");
     }
@@ -112,6 +136,25 @@ impl RedisLaunch {
     }
 }
 
+impl RedisIdentity {
+    /// Lays its files down in a server's directory, and says which they are.
+    fn settings(&self, folder: &Path) -> [String; 6] {
+        let file = |setting: &str, text: &str| {
+            let name = format!("{setting}.pem");
+            fs::write(folder.join(&name), text).expect("a file in a directory of our own");
+            format!("{setting} {name}")
+        };
+        [
+            file("tls-cert-file", &self.certificate),
+            file("tls-key-file", &self.key),
+            file("tls-ca-cert-file", &self.trusted),
+            "tls-auth-clients yes".to_owned(),
+            "tls-replication yes".to_owned(),
+            "tls-cluster yes".to_owned(),
+        ]
+    }
+}
+
 /// A running server.
 #[derive(Debug)]
 pub struct RedisServer {
@@ -120,6 +163,7 @@ pub struct RedisServer {
     folder: TempDir,
     launch: RedisLaunch,
     address: SocketAddr,
+    tls_port: Option<u16>,
 }
 
 impl RedisServer {
@@ -143,6 +187,16 @@ impl RedisServer {
         self.address.port()
     }
 
+    /// Where it is found by its like, and by whoever speaks as they do: over TLS, if it was started so.
+    pub fn served_address(&self) -> SocketAddr {
+        SocketAddr::new(self.address.ip(), self.tls_port.unwrap_or(self.port()))
+    }
+
+    /// How addresses of it begin: `redis`, or over TLS `rediss`.
+    pub fn scheme(&self) -> &'static str {
+        if self.tls_port.is_some() { "rediss" } else { "redis" }
+    }
+
     /// Its directory, with its settings in it.
     pub fn folder(&self) -> &Path {
         self.folder.path()
@@ -161,6 +215,14 @@ impl RedisServer {
     /// A new connection.
     pub fn client(&self) -> RedisClient {
         RedisClient::connect(self.address).unwrap_or_else(|error| panic!("no connection to redis: {error}"))
+    }
+
+    /// Waits until a replica knows all that was written before. For that, something has to be written under this name.
+    pub fn wait_for_replica(&self, name: &str) {
+        let mut client = self.client();
+        let written = client.run(&format!("SET {name} 1"));
+        assert_eq!(written, Reply::Simple("OK".to_owned()), "{name} cannot be written");
+        assert_eq!(client.run("WAIT 1 0").integer(), 1, "no replica follows");
     }
 
     /// Ends it at once, with all that it remembers.

@@ -213,6 +213,18 @@ fn a_lost_probe_makes_room_and_counts_when_it_is_found() {
     assert!(breaker.succeeded(third, frees));
 }
 
+#[test]
+fn a_probe_that_nobody_waits_for_makes_room_for_the_next() {
+    let mut breaker = opened(1);
+    let begins = until(&mut breaker, at(25));
+    let first = pass(&mut breaker, begins);
+    breaker.abandoned(first);
+    let second = pass(&mut breaker, begins);
+    breaker.abandoned(first);
+    assert!(matches!(breaker.admits(begins), Admission::No { .. }), "the second is still out");
+    assert!(breaker.failed(second, begins));
+}
+
 /// A shard that is well or sick for a while, and asked every so often; each answer takes its time.
 #[derive(Clone, Copy, Debug)]
 struct Spell {

@@ -202,7 +202,7 @@ fn what_waits_can_be_withdrawn() {
     for (ticket, key) in [(1, 1), (2, 2), (3, 2)] {
         queue.push(question(key, &limit), ticket).unwrap();
     }
-    let mut tickets = queue.withdraw();
+    let mut tickets: Vec<_> = queue.withdraw().into_iter().map(|(_, ticket)| ticket).collect();
     tickets.sort_unstable();
     assert_eq!((tickets, queue.waiting()), (vec![1, 2, 3], 0));
     queue.push(question(1, &limit), 4).unwrap();
@@ -309,7 +309,7 @@ proptest! {
                 }
                 Event::Land(_) => {}
                 Event::Withdraw => {
-                    out.extend(queue.withdraw());
+                    out.extend(queue.withdraw().into_iter().map(|(_, ticket)| ticket));
                     naive.waiting.clear();
                 }
             }

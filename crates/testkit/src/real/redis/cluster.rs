@@ -1,13 +1,16 @@
 //! A Redis Cluster on the loopback: a few masters, and a replica for each where one is wanted.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
 use super::super::proxy::Proxy;
 use super::super::wait::until;
 use super::{RedisClient, RedisLaunch, RedisServer, Reply};
 
-/// How long a node may be silent before the others hold it for lost: short, so that nobody has to wait for a failover.
+/// How long a node may be silent before the others hold it for lost: short where a replica takes over then, so that nobody has to wait
+/// for that; long where none could, because a machine that is busy is silent too, and a node that hears nobody stops to answer.
 const NODE_TIMEOUT_MS: u32 = 1_000;
+const NODE_TIMEOUT_ALONE_MS: u32 = 5_000;
 const SLOTS: usize = 16_384;
 
 /// A running Cluster.
@@ -20,7 +23,7 @@ pub struct RedisCluster {
 }
 
 /// One node before it has met the others.
-fn start(launch: &RedisLaunch) -> (RedisServer, SocketAddr) {
+fn start(launch: &RedisLaunch, node_timeout_ms: u32) -> (RedisServer, SocketAddr) {
     let bus = Proxy::free_address();
     let launch = launch
         .clone()
@@ -29,7 +32,7 @@ fn start(launch: &RedisLaunch) -> (RedisServer, SocketAddr) {
         // What is left of it answers for its own keys.
         .setting("cluster-require-full-coverage no")
         .setting("repl-diskless-sync-delay 0")
-        .setting(&format!("cluster-node-timeout {NODE_TIMEOUT_MS}"))
+        .setting(&format!("cluster-node-timeout {node_timeout_ms}"))
         .setting(&format!("cluster-port {}", bus.port()));
     (launch.start(), bus)
 }
@@ -47,8 +50,9 @@ impl RedisCluster {
 
     /// A Cluster of servers that are started so. It answers for all slots when this comes back.
     pub fn of(launch: &RedisLaunch, masters: usize, with_replicas: bool) -> RedisCluster {
-        let nodes = if with_replicas { 2 * masters } else { masters };
-        let started: Vec<_> = (0..nodes).map(|_| start(launch)).collect();
+        let (nodes, timeout_ms) =
+            if with_replicas { (2 * masters, NODE_TIMEOUT_MS) } else { (masters, NODE_TIMEOUT_ALONE_MS) };
+        let started: Vec<_> = (0..nodes).map(|_| start(launch, timeout_ms)).collect();
         for (number, (server, _)) in started.iter().enumerate() {
             let mut client = server.client();
             // Different from the start, or they would have to agree on it first.
@@ -58,7 +62,8 @@ impl RedisCluster {
                 client.run(&format!("CLUSTER ADDSLOTSRANGE {first} {last}"));
             }
             let (first, bus) = &started[0];
-            client.run(&format!("CLUSTER MEET {} {} {}", first.host(), first.port(), bus.port()));
+            let port = first.served_address().port();
+            client.run(&format!("CLUSTER MEET {} {port} {}", first.host(), bus.port()));
         }
         let mut masters_started: Vec<RedisServer> = started.into_iter().map(|(server, _)| server).collect();
         let replicas = masters_started.split_off(masters);
@@ -98,10 +103,26 @@ impl RedisCluster {
         }
     }
 
+    /// Every master knows of the last move. Who takes a slot counts the epochs that it knows of on by one: two masters who do so at once
+    /// have the same, and while they settle that, one may take back what it has just given away.
+    fn wait_for_one_epoch(&self) {
+        until("all masters know the last epoch", || {
+            let epochs = |name: &str| -> BTreeSet<String> {
+                let line = |server: &RedisServer| {
+                    let info = server.client().run("CLUSTER INFO").text();
+                    info.lines().find(|line| line.starts_with(name)).map(str::to_owned)
+                };
+                self.masters.iter().filter_map(line).collect()
+            };
+            let is_known = epochs("cluster_current_epoch:").len() == 1;
+            (is_known && epochs("cluster_my_epoch:").len() == self.masters.len()).then_some(())
+        });
+    }
+
     /// The address as Tollgate is told it, with every node at which it could begin.
     pub fn address(&self) -> String {
-        let nodes: Vec<String> = self.nodes().map(|server| server.address().to_string()).collect();
-        format!("redis+cluster://{}", nodes.join(","))
+        let nodes: Vec<String> = self.nodes().map(|server| server.served_address().to_string()).collect();
+        format!("{}+cluster://{}", self.masters[0].scheme(), nodes.join(","))
     }
 
     /// The number of the master that has kept this slot from the start.
@@ -114,6 +135,7 @@ impl RedisCluster {
 
     /// Begins to move a slot: what is no longer at `from` is asked for at `to`.
     pub fn begin_move(&self, slot: u16, from: usize, to: usize) {
+        self.wait_for_one_epoch();
         let [from_id, to_id] =
             [from, to].map(|number| self.masters[number].client().run("CLUSTER MYID").text());
         let mut client = self.masters[to].client();

@@ -33,7 +33,7 @@ impl RedisSentinel {
     pub fn of(launch: &RedisLaunch) -> RedisSentinel {
         let launch = &launch.clone().setting("repl-diskless-sync-delay 0");
         let master = launch.clone().start();
-        let place = format!("{} {}", master.host(), master.port());
+        let place = format!("{} {}", master.host(), master.served_address().port());
         let replica = launch.clone().setting(&format!("replicaof {place}")).start();
         until("the replica is up to date", || {
             info(&mut replica.client(), "replication", "master_link_status:up").then_some(())
@@ -67,8 +67,9 @@ impl RedisSentinel {
 
     /// The address as Tollgate is told it.
     pub fn address(&self) -> String {
-        let nodes: Vec<String> = self.sentinels.iter().map(|server| server.address().to_string()).collect();
-        format!("redis+sentinel://{}/{MASTER}", nodes.join(","))
+        let nodes: Vec<String> =
+            self.sentinels.iter().map(|server| server.served_address().to_string()).collect();
+        format!("{}+sentinel://{}/{MASTER}", self.master.scheme(), nodes.join(","))
     }
 
     /// Lets the sentinels make the replica the master.
@@ -82,7 +83,7 @@ impl RedisSentinel {
 
     /// Waits until they have.
     pub fn wait_for_failover(&self) {
-        let port = self.replica.port().to_string();
+        let port = self.replica.served_address().port().to_string();
         for sentinel in &self.sentinels {
             until("the sentinels name the other one", || {
                 let named = sentinel.client().run(&format!("SENTINEL GET-MASTER-ADDR-BY-NAME {MASTER}"));
