@@ -20,7 +20,7 @@ pub(super) fn print_heading(is_quick: bool, rounds: u32, cores: &Cores, load_bef
         "{OUTSTANDING} requests under way, one thread, one redis-server. Medians of {rounds} turns; {}.",
         cores.told()
     );
-    println!("Commands are all that Redis counts, those that scripts call too (TIME, GET, SET).");
+    println!("Commands are all that Redis counts, those that scripts call too (TIME, GET or MGET, SET).");
     if let Some(load) = load_before {
         println!("Load average of the machine before the run: {load:.2}.");
     }
