@@ -236,3 +236,29 @@ fn a_calendar_is_asked_again_where_its_windows_are_unknown() {
     assert_eq!(call(at(NOON), today.end), [0, 0, 1, day]);
     assert_eq!(call(tomorrow.end, moment_before(tomorrow.end)), [0, 0, 0, 1]);
 }
+
+/// Of a log, only what is still its newest entry is undone, in the script as in `core`.
+#[test]
+fn a_log_undoes_its_newest_entry_alone() {
+    let server = RedisServer::start();
+    let caller = Rc::new(RefCell::new(ScriptCaller::new(server.client())));
+    let limit = Limit::from(SlidingLog::new(rate(10, 60_000_000)).unwrap());
+    let check = |others_take: bool, remaining: u64| {
+        let mut scripts = Scripts::new(&caller, TICK);
+        let mut ask = |ask: Ask| {
+            let [got, expected] = scripts.decide_beside_core(b"key", &limit, ask);
+            assert_eq!(got, expected, "{ask:?}");
+            got.remaining
+        };
+        assert_eq!(ask(Ask::take(Cost::new(4), at(NOON))), 6);
+        if others_take {
+            assert_eq!(ask(Ask::take(Cost::new(3), at(NOON + 10))), 3);
+        }
+        scripts.give_back(b"key", &limit, Refund::undo(4, at(NOON), at(NOON + 20)));
+        let peek = Ask::peek(Cost::ZERO, at(NOON + 30));
+        let [got, expected] = scripts.decide_beside_core(b"key", &limit, peek);
+        assert_eq!((got, got.remaining), (expected, remaining));
+    };
+    check(false, 10);
+    check(true, 3);
+}

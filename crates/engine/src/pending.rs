@@ -232,11 +232,11 @@ impl Pending {
     }
 }
 
-/// What gives back what a grant has given.
+/// What gives back what a grant has given: all of it, since a request that is denied must not cost anything.
 fn undo(question: &Question, grant: &Grant) -> Option<Question> {
     let act = match (question.act, grant.holder) {
         (Act::Take(_), Some(holder)) => Act::Release(holder),
-        (Act::Take(cost), None) => Act::GiveBack { units: cost.units(), counted_at: grant.at, undoes: true },
+        (Act::Take(cost), None) => Act::GiveBack { units: cost.units(), counted_at: grant.at, undoes: false },
         _ => return None,
     };
     Some(Question { act, ..question.clone() })
@@ -245,7 +245,7 @@ fn undo(question: &Question, grant: &Grant) -> Option<Question> {
 fn give_back_here(engine: &Engine, taken: &[Taken], now: Time) {
     for Taken { key, limit, units, since, holder, .. } in taken {
         // The authority was waited for meanwhile: another window may have begun.
-        let refund = Refund::undo(*units, *since, now);
+        let refund = Refund { counted_at: *since, ..Refund::at_once(*units, now) };
         match holder {
             Some(holder) => drop(engine.ledger.release(*key, limit, *holder, now)),
             None => engine.ledger.give_back(*key, limit, refund),

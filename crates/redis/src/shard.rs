@@ -141,11 +141,9 @@ impl Shard {
                 return;
             }
         }
-        match state.queue.push(question, ticket) {
+        match state.queue.push(question.clone(), ticket) {
             Ok(_) => state.wake(),
-            Err(ticket) => {
-                state.answer(ticket, Err(Failure::Crowded), now);
-            }
+            Err(ticket) => state.put_off(question, ticket, Failure::Crowded, now),
         }
     }
 

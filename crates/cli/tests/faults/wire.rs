@@ -38,7 +38,8 @@ fn what_comes_after_the_deadline_is_given_back() {
     scene.check_away();
     detour.delay(Duration::ZERO);
     scene.check_recovers();
-    assert!(scene.metric("ratelimit_redis_late_grants_total", "") > 0, "nothing was granted late");
+    let late = scene.metric("ratelimit_redis_late_grants_total", "");
+    assert!(late > 3, "{late} were granted late: too few to be told from a rounding");
     scene.check_counted();
 }
 

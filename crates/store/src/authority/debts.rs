@@ -9,7 +9,7 @@ mod tests;
 
 use std::collections::VecDeque;
 
-use tollgate_core::{Limit, Span, Time};
+use tollgate_core::{Span, Time};
 
 use super::{Act, Question};
 
@@ -21,6 +21,8 @@ pub const DEBTS_MAX: usize = 1 << 14;
 pub const LIFE: Span = Span::from_ticks(30_000 * MS);
 /// How long to wait before it is told again: at first, and at most.
 pub const PAUSE_MIN: Span = Span::from_ticks(50 * MS);
+/// The most that is told at once: those who wait for an answer must not wait for long behind it. The rest is due at the next look.
+pub const DUE_MAX: usize = 256;
 /// See [`PAUSE_MIN`].
 pub const PAUSE_MAX: Span = Span::from_ticks(1_000 * MS);
 
@@ -57,7 +59,7 @@ impl Debts {
         if self.kept.is_empty() {
             self.due_at = now.plus(self.pause);
         }
-        self.kept.push_back(debt);
+        self.kept.push_back(debt.delayed());
     }
 
     /// What is to be told now, if it is time for that, as far as it is still owed. What is told in vain has to come back.
@@ -65,9 +67,9 @@ impl Debts {
         let mut due = VecDeque::new();
         if !self.kept.is_empty() && now >= self.due_at {
             self.pause = Span::from_ticks(self.pause.ticks() * 2).min(PAUSE_MAX);
-            due = std::mem::take(&mut self.kept);
+            due.extend(self.kept.drain(..self.kept.len().min(DUE_MAX)));
         }
-        due.into_iter().filter_map(move |debt| debt.left(now))
+        due.into_iter().filter(move |debt: &Debt| now.since(debt.since) < LIFE)
     }
 
     /// Something was done: what comes next need not wait for long.
@@ -78,26 +80,12 @@ impl Debts {
 }
 
 impl Debt {
-    /// What is left of it by now.
-    fn left(self, now: Time) -> Option<Debt> {
-        let age = now.since(self.since);
-        if age >= LIFE {
-            return None;
+    /// As it is told later. What a bucket has got back by itself meanwhile it must not get back once more, or it would admit more than its
+    /// limit.
+    fn delayed(mut self) -> Debt {
+        if let Act::GiveBack { undoes, .. } = &mut self.question.act {
+            *undoes = true;
         }
-        let Question { limit, act, .. } = &self.question;
-        // A window knows what it has counted itself. A bucket only knows how full it is, and part of what was taken has come back to it by
-        // itself: who gave it back once more would admit more than the limit. The authority itself sees to that where something is undone.
-        let (
-            Limit::TokenBucket(_) | Limit::LeakyBucket(_) | Limit::LeakyQueue(_),
-            Act::GiveBack { units, counted_at, undoes: false },
-        ) = (limit.limit(), *act)
-        else {
-            return Some(self);
-        };
-        let taken = limit.limit().with_used(units, counted_at);
-        let age = Span::from_ticks(age.ticks() / limit.tick().length_ns());
-        let units = units.min(limit.limit().used(&taken, counted_at.plus(age)));
-        let act = Act::GiveBack { units, counted_at, undoes: false };
-        (units > 0).then(|| Debt { question: Question { act, ..self.question }, ..self })
+        self
     }
 }
