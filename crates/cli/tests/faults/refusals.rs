@@ -10,7 +10,15 @@ use crate::{CLOSED, LOCAL, OPEN, Scene};
 
 /// Redis refuses from the moment that `sicken` is over until `heal`.
 fn check(redis: &RedisServer, sicken: impl FnOnce(&mut RedisClient), heal: impl FnOnce(&mut RedisClient)) {
-    let mut scene = Scene::impatient(&format!("redis://{}", redis.address()));
+    check_in(Scene::impatient(&format!("redis://{}", redis.address())), redis, sicken, heal);
+}
+
+fn check_in(
+    mut scene: Scene,
+    redis: &RedisServer,
+    sicken: impl FnOnce(&mut RedisClient),
+    heal: impl FnOnce(&mut RedisClient),
+) {
     sicken(&mut redis.client());
     scene.load.pass(1); // What was on its way.
     scene.check_away();
@@ -58,8 +66,11 @@ fn check_blocked(busy_reply_ms: u32, is_blocked: fn(&mut RedisClient)) {
         blocker.borrow_mut().send(&[b"EVAL", BLOCK_FOR_5_S, b"0"]).unwrap();
         is_blocked(client);
     };
+    // Several questions, each of which may wait until its deadline, have to be over before the script is.
+    let launch = launch(&format!("redis://{}", redis.address())).flag("store-deadline", "300ms");
+    let scene = Scene::of(launch, &[OPEN, CLOSED, LOCAL]);
     // It ends by itself.
-    check(&redis, block, |_| assert_eq!(blocker.borrow_mut().receive().unwrap(), Reply::Nil));
+    check_in(scene, &redis, block, |_| assert_eq!(blocker.borrow_mut().receive().unwrap(), Reply::Nil));
 }
 
 #[test]
