@@ -27,16 +27,35 @@ local function undone(cost, counted_at, now)
   return passed < cost and cost - passed or 0
 end
 
-local PEEK, BOOK, GIVE_BACK, RELEASE, RESET = -1, -2, -3, -4, -5
+local PEEK, BOOK, GIVE_BACK, RELEASE, RESET, LEASE, RETURN = -1, -2, -3, -4, -5, -6, -7
 
--- The verb, the units, and a moment or a holder. A take is written as its units alone, and that is its verb.
-local function next_ask()
+-- Whether what is left of a lease comes back in time, and for the first time.
+local function is_returned(key, deadline_us, lease)
+  local left_ms = format('%d', ceil((deadline_us - now_us) / 1000) + slack_ms)
+  return now_us <= deadline_us and call('SET', key .. ':' .. lease, '', 'NX', 'PX', left_ms)
+end
+
+-- The verb, the units, and a third value. A take is written as its units alone, and that is its verb.
+local function next_ask(key)
   local verb = ARGV[place] + 0
   if verb >= 0 then
     place = place + 1
     return verb, verb, 0
   end
+  local units, third = ARGV[place + 1] + 0, ARGV[place + 2] + 0
   place = place + 3
-  return verb, ARGV[place - 2] + 0, ARGV[place - 1] + 0
+  if verb == RETURN then
+    place = place + 2
+    -- Refused, it is answered like a hold that nobody has.
+    verb = is_returned(key, ARGV[place - 2] + 0, ARGV[place - 1]) and GIVE_BACK or RELEASE
+  end
+  return verb, units, third
+end
+
+-- How many units one of so many nodes is granted at once.
+local function lease_units(wanted, room, nodes)
+  local units = floor(room / nodes)
+  if units > wanted then units = wanted end
+  return units > 1 and units or 1
 end
 

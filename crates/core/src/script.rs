@@ -8,7 +8,7 @@
 //! ARGV[1]  "0", or a made-up time in microseconds since 1970, for tests
 //! ARGV     then for each key: how many asks; length of a tick in microseconds, jitter in ticks, the numbers of the limit;
 //!          and each ask. Where the numbers are those of the key before, they are left out, and the asks counted below zero.
-//!          A take is written as its units, any other ask as its verb, units, and a moment or a holder
+//!          A take is written as its units, any other ask as its verb, units, and a third value; what is left of a lease has two more
 //! ARGV     at last a full stop
 //! reply    seconds and microseconds of the time that was used, then for each ask: outcome, span, remaining, reset_after
 //! ```
@@ -53,6 +53,11 @@ pub enum Verb {
     Release = -4,
     /// Forgets the key.
     Reset = -5,
+    /// Takes as many of the units as there are for one of so many nodes, which is the third value.
+    Lease = -6,
+    /// Gives back what is left of a lease. The third value is the moment at which the units were counted, in ticks; a deadline in microseconds and the
+    /// number of the lease follow: nothing is given back after the deadline, nor a second time.
+    Return = -7,
 }
 
 /// Writes the keys of one call down as numbers.
@@ -79,21 +84,41 @@ impl CallWriter {
             return put(-asks);
         }
         put(asks);
-        self.numbers_next.iter().for_each(|&number| put(number.min(NUMBER_MAX).cast_signed()));
+        self.numbers_next.iter().for_each(|&number| put(exact(number)));
         std::mem::swap(&mut self.numbers, &mut self.numbers_next);
     }
 
     /// One ask of the key.
     pub fn ask(limit: &SharedLimit, (verb, units, third): (Verb, u64, u64), mut put: impl FnMut(i64)) {
-        let number = |number: u64| number.min(NUMBER_MAX).cast_signed();
         if verb != Verb::Take {
             put(verb as i64);
         }
-        put(number(limit.clamp(units)));
+        put(exact(limit.clamp(units)));
         if verb != Verb::Take {
-            put(number(third));
+            put(exact(third));
         }
     }
+
+    /// What is left of a lease, to be given back.
+    pub fn give_back_lease(limit: &SharedLimit, rest: LeaseRest, mut put: impl FnMut(i64)) {
+        let LeaseRest { units, counted_at, deadline, number } = rest;
+        Self::ask(limit, (Verb::Return, units, limit.refund_moment(counted_at, false)), &mut put);
+        put(exact(deadline.0.saturating_mul(limit.tick().length_us())));
+        put(exact(number));
+    }
+}
+
+/// What is left of a lease: so many units of those that were counted at a moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeaseRest {
+    /// How many units.
+    pub units: u64,
+    /// When they were counted, in ticks.
+    pub counted_at: Time,
+    /// Until when they are taken back, in ticks.
+    pub deadline: Time,
+    /// The number of the lease, below 2^53: what comes back under one number does so once.
+    pub number: u64,
 }
 
 /// A key of a call, as its limit knows it.
@@ -138,6 +163,11 @@ pub(crate) use script;
 
 /// Numbers above this are not exact in Lua. No script is sent one: a moment or a holder beyond it belongs to nobody.
 pub(crate) const NUMBER_MAX: u64 = (1 << 53) - 1;
+
+/// A number that is not changed by being sent.
+fn exact(number: u64) -> i64 {
+    number.min(NUMBER_MAX).cast_signed()
+}
 
 /// The most microseconds that a state may reach into the future: with a moment before the year 2112, the sum is exact.
 pub(crate) const SPAN_US_MAX: u64 = 1 << 52;

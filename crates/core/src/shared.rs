@@ -81,6 +81,11 @@ impl SharedLimit {
         (self.limit.shape(), self.tick)
     }
 
+    /// The most units that an unused key could have at once.
+    pub fn units(&self) -> u64 {
+        self.units
+    }
+
     /// The tick of the shared count.
     pub fn tick(&self) -> Tick {
         self.tick
@@ -123,6 +128,28 @@ impl SharedLimit {
         let micros = u64::try_from(micros).ok()?;
         let now_us = u64::try_from(seconds).ok()?.checked_mul(1_000_000)?.checked_add(micros)?;
         Some(Time::from_ticks(now_us / self.tick.length_us()))
+    }
+
+    /// How long a lease may be spent that was granted at a moment (in ticks), in nanoseconds: not beyond the window that counted it.
+    pub fn lease_life(&self, key_hash: u64, granted_at: Time, life_max: Span) -> Span {
+        let at = self.limit.key_time(key_hash, granted_at);
+        let Some(end) = self.limit.counts_until(at) else { return life_max };
+        // The moment of the grant was rounded down to a tick.
+        let left = Span(end.since(at).0.saturating_sub(1));
+        self.nanoseconds(left.0).min(life_max)
+    }
+
+    /// Until when the authority takes back what is left of a lease, in ticks.
+    pub fn lease_deadline(&self, key_hash: u64, granted_at: Time, life_max: Span) -> Time {
+        let life = self.lease_life(key_hash, granted_at, life_max);
+        granted_at.plus(Span(life.0 / self.tick.length_ns()))
+    }
+
+    /// How many units a script's four numbers for a lease grant, and the answer that they are besides.
+    pub fn lease_answer(&self, [outcome, units, remaining, reset_after]: [i64; 4]) -> Option<(Answer, u64)> {
+        let granted = if outcome == 0 { units } else { 0 };
+        let span = if outcome == 0 { 0 } else { units };
+        Some((self.answer([outcome, span, remaining, reset_after])?, u64::try_from(granted).ok()?))
     }
 
     /// What a script's four numbers for an ask mean. None if they make no sense.

@@ -6,8 +6,8 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use tollgate_core::{
-    Ask, Calendar, CalendarUnit, Concurrency, Cost, FixedWindow, Intent, Limit, OldestCounts, Refund,
-    SharedLimit, SlidingLog, SlidingWindow, Span, SubWindows, Tick, Time, TokenBucket, Verb, Windows,
+    Ask, Calendar, CalendarUnit, Concurrency, Cost, FixedWindow, Intent, LeaseRest, Limit, OldestCounts,
+    Refund, SharedLimit, SlidingLog, SlidingWindow, Span, SubWindows, Tick, Time, TokenBucket, Verb, Windows,
 };
 use tollgate_testkit::real::redis::{Counter, RedisServer, ScriptCaller, Scripts};
 use tollgate_testkit::{Act, Gap, Spec, Step, Subject, Timeline, Trace, Units};
@@ -235,6 +235,81 @@ fn a_calendar_is_asked_again_where_its_windows_are_unknown() {
     let day = tomorrow.end.since(today.end).ticks().cast_signed();
     assert_eq!(call(at(NOON), today.end), [0, 0, 1, day]);
     assert_eq!(call(tomorrow.end, moment_before(tomorrow.end)), [0, 0, 0, 1]);
+}
+
+/// Blocks of units: as many as `core` grants, of every algorithm that grants any, between other asks.
+#[test]
+fn leases_are_granted_as_in_core() {
+    let server = RedisServer::start();
+    let mut caller = ScriptCaller::new(server.client());
+    let mut granted_in_all = 0;
+    for (number, (spec, limit, trace)) in histories(60).enumerate() {
+        if !limit.is_leasable() {
+            continue;
+        }
+        let shared = SharedLimit::in_ticks(limit.clone(), TICK).unwrap();
+        let (key, mut state, mut now) = (format!("{number}"), limit.fresh(), trace.start.ticks());
+        for (step_number, step) in trace.steps.iter().enumerate() {
+            now = now.saturating_add(gap_ticks(&spec, step.gap)).min(trace.end.ticks());
+            let (_, wanted, _) = ask(&spec, step, now);
+            let wanted = shared.clamp(wanted);
+            let nodes = [1, 2, 3, 64][step_number % 4];
+            let is_lease = step_number % 3 != 2;
+            let ask = if is_lease { (Verb::Lease, wanted, nodes) } else { (Verb::Take, wanted, 0) };
+            let counter =
+                Counter { key: key.as_bytes(), limit: &shared, key_hash: 0, around: at(now), asks: &[ask] };
+            let numbers = caller.call(Some(now), &[counter])[0];
+            let (expected, expected_units) = if is_lease {
+                limit.lease(&mut state, wanted, nodes, at(now))
+            } else {
+                (limit.decide(&mut state, Ask::take(Cost::new(wanted), at(now))), 0)
+            };
+            let (answer, units) = if is_lease {
+                shared.lease_answer(numbers).unwrap()
+            } else {
+                (shared.answer(numbers).unwrap(), 0)
+            };
+            let tollgate_core::Answer::Decided { decision, .. } = answer else { panic!("no window") };
+            let what =
+                format!("{spec:?}: step {step_number}, {ask:?} at {now}: {numbers:?} for {expected:?}");
+            assert_eq!(units, expected_units, "{what}");
+            assert_eq!(decision.remaining, expected.remaining, "{what}");
+            assert_eq!(decision.is_allowed(), expected.is_allowed(), "{what}");
+            let retry_ns = expected.retry_after().map(|span| span.ticks() * TICK.length_ns());
+            assert_eq!(decision.retry_after().map(Span::ticks), retry_ns, "{what}");
+            granted_in_all += units;
+        }
+    }
+    assert!(granted_in_all > 10_000, "blocks are granted: {granted_in_all}");
+}
+
+/// What is left of a lease comes back once, and not after its deadline.
+#[test]
+fn a_lease_is_returned_once_and_in_time() {
+    let server = RedisServer::start();
+    let mut caller = ScriptCaller::new(server.client());
+    let limits: [Limit; 5] = [
+        TokenBucket::new(rate(1, 1_000_000), 10).unwrap().into(),
+        FixedWindow::new(rate(10, 60_000_000)).into(),
+        SlidingWindow::new(rate(10, 60_000_000)).into(),
+        SubWindows::new(rate(10, 60_000_000), 6, OldestCounts::Whole).unwrap().into(),
+        SlidingLog::new(rate(10, 60_000_000)).unwrap().into(),
+    ];
+    for limit in limits {
+        let shared = SharedLimit::in_ticks(limit, TICK).unwrap();
+        let name = shared.limit().algorithm();
+        let mut remaining_after = |now: u64, ask: Result<(Verb, u64, u64), LeaseRest>| {
+            caller.call_mixed(now, name.as_bytes(), &shared, ask)
+        };
+        assert_eq!(remaining_after(NOON, Ok((Verb::Lease, 8, 1)))[1..3], [8, 2], "{name}");
+        let rest =
+            |units, number| LeaseRest { units, counted_at: at(NOON), deadline: at(NOON + 5_000), number };
+        assert_eq!(remaining_after(NOON + 10, Err(rest(3, 7)))[..3], [0, 0, 5], "{name}");
+        assert_eq!(remaining_after(NOON + 20, Err(rest(3, 7)))[..3], [2, 0, 5], "{name}: a second time");
+        assert_eq!(remaining_after(NOON + 30, Err(rest(2, 8)))[..3], [0, 0, 7], "{name}: another one");
+        assert_eq!(remaining_after(NOON + 5_001, Err(rest(1, 9)))[..3], [2, 0, 7], "{name}: too late");
+        assert_eq!(remaining_after(NOON + 5_000, Err(rest(1, 9)))[..3], [0, 0, 8], "{name}: just in time");
+    }
 }
 
 /// Of a log, only what is still its newest entry is undone, in the script as in `core`.

@@ -37,7 +37,7 @@ for i = 1, #KEYS do
   end
 
   for _ = 1, asks do
-    local verb, units, holder = next_ask()
+    local verb, units, holder = next_ask(key)
     local outcome, span = 0, 0
     local fits = held + units <= units_max
     local takes = fits and units > 0 and (verb >= 0 or verb == BOOK)

@@ -42,12 +42,17 @@ for i = 1, #KEYS do
   end
 
   for _ = 1, asks do
-    local verb, units, moment = next_ask()
+    local verb, units, third = next_ask(key)
+    local is_lease = verb == LEASE
+    if is_lease then
+      units = lease_units(units, units_max - count, third)
+      verb = units
+    end
     local outcome, span = 0, 0
     if not start then
       outcome = 4
     elseif verb == GIVE_BACK then
-      local counted_at = moment + offset
+      local counted_at = third + offset
       if count > 0 and (is_ahead or (counted_at >= start and counted_at < finish)) then
         count, changed = count - units, true
         if count < 0 then count = 0 end
@@ -75,6 +80,7 @@ for i = 1, #KEYS do
     if count == 0 and is_ahead and changed then
       is_ahead, stored_start, count_start, count_finish = false, start, start, finish
     end
+    if is_lease and outcome == 0 then span = units end
     reply[filled + 1], reply[filled + 2] = outcome, span
     reply[filled + 3] = start and count < units_max and units_max - count or 0
     reply[filled + 4] = start and count_finish - now or -1

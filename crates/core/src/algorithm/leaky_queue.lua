@@ -19,7 +19,7 @@ for i = 1, #KEYS do
   local changed = false
 
   for _ = 1, asks do
-    local verb, units, counted_at = next_ask()
+    local verb, units, counted_at = next_ask(key)
     local cost = units * interval
     local outcome, span = 0, 0
     if verb == GIVE_BACK then

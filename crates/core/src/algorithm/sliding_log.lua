@@ -96,14 +96,19 @@ for i = 1, #KEYS do
   read(log, now)
 
   for _ = 1, asks do
-    local verb, units, counted_at = next_ask()
+    local verb, units, third = next_ask(log.key)
+    local is_lease = verb == LEASE
+    if is_lease then
+      units = lease_units(units, units_max - (log.after + log.added - log.before), third)
+      verb = units
+    end
     local outcome, span = 0, 0
     if verb == GIVE_BACK then
       if units > 0 then
         write(log, now, tick)
         read(log, now)
         -- Where others have come since, what is undone must not be theirs, which count for longer.
-        if counted_at == ANY_MOMENT or counted_at == log.newest_at then
+        if third == ANY_MOMENT or third == log.newest_at then
           give_back(log, units)
           read(log, now)
         end
@@ -136,6 +141,7 @@ for i = 1, #KEYS do
     local used = log.after + log.added - log.before
     local newest_at = log.after > log.before and log.newest_at or 0
     if log.added > 0 and newest_at < now then newest_at = now end
+    if is_lease and outcome == 0 then span = units end
     reply[filled + 1], reply[filled + 2] = outcome, span
     reply[filled + 3] = used < units_max and units_max - used or 0
     reply[filled + 4] = used > 0 and newest_at + period - now or 0

@@ -78,6 +78,12 @@ impl SlidingLog {
     }
 
     /// The limit of a node that has this share of the units.
+    /// As [`crate::Limit::with_reserve`].
+    pub(crate) fn with_reserve(&self, units: u64) -> Option<SlidingLog> {
+        let units = self.units.checked_sub(units).filter(|&units| units > 0)?;
+        Some(SlidingLog { units, ..*self })
+    }
+
     pub(crate) fn share(&self, share: Share) -> SlidingLog {
         SlidingLog { units: share.of(self.units), ..*self }
     }

@@ -34,10 +34,15 @@ for i = 1, #KEYS do
   local faded = ceil(previous * left / period)
 
   for _ = 1, asks do
-    local verb, units, moment = next_ask()
+    local verb, units, third = next_ask(key)
+    local is_lease = verb == LEASE
+    if is_lease then
+      units = lease_units(units, units_max - faded - current, third)
+      verb = units
+    end
     local outcome, span = 0, 0
     if verb == GIVE_BACK then
-      local counted_at = moment + offset
+      local counted_at = third + offset
       if is_ahead or (counted_at >= start and counted_at < start + period) then
         if current > 0 then current, changed = current - units, true end
         if current < 0 then current = 0 end
@@ -84,6 +89,7 @@ for i = 1, #KEYS do
       is_ahead, stored_start, count_start, left = false, start, start, start + period - now
     end
     local used = faded + current
+    if is_lease and outcome == 0 then span = units end
     reply[filled + 1], reply[filled + 2] = outcome, span
     reply[filled + 3] = used < units_max and units_max - used or 0
     reply[filled + 4] = count_start + period - now

@@ -44,12 +44,17 @@ for i = 1, #KEYS do
   if not is_whole then oldest = ceil(oldest * left / period) end
 
   for _ = 1, asks do
-    local verb, units, moment = next_ask()
+    local verb, units, third = next_ask(key)
+    local is_lease = verb == LEASE
+    if is_lease then
+      units = lease_units(units, units_max - younger - oldest, third)
+      verb = units
+    end
     local outcome, span = 0, 0
     if verb == GIVE_BACK then
       local age = 0
       if not is_ahead then
-        local counted_at = moment + offset
+        local counted_at = third + offset
         age = (start - (counted_at - counted_at % period)) / period
       end
       local count = counts[age + 1]
@@ -109,6 +114,7 @@ for i = 1, #KEYS do
       is_ahead, stored_start, count_start, left = false, start, start, start + period - now
     end
     local used = younger + oldest
+    if is_lease and outcome == 0 then span = units end
     reply[filled + 1], reply[filled + 2] = outcome, span
     reply[filled + 3] = used < units_max and units_max - used or 0
     reply[filled + 4] = oldest_age * period - now % (oldest_age * period)

@@ -18,12 +18,17 @@ for i = 1, #KEYS do
   local changed = false
 
   for _ = 1, asks do
-    local verb, units, counted_at = next_ask()
+    local verb, units, third = next_ask(key)
+    local is_lease = verb == LEASE
+    if is_lease then
+      units = lease_units(units, (capacity - backlog) / interval, third)
+      verb = units
+    end
     local cost = units * interval
     local outcome, span = 0, 0
     if verb == GIVE_BACK then
       if backlog > 0 then
-        backlog, changed = backlog - undone(cost, counted_at, now), true
+        backlog, changed = backlog - undone(cost, third, now), true
         if backlog < 0 then backlog = 0 end
       end
     elseif verb == RELEASE then
@@ -43,6 +48,7 @@ for i = 1, #KEYS do
       end
       if units > burst then outcome = 3 else outcome, span = 1, backlog + cost - capacity end
     end
+    if is_lease and outcome == 0 then span = units end
     reply[filled + 1], reply[filled + 2] = outcome, span
     reply[filled + 3] = backlog < capacity and floor((capacity - backlog) / interval) or 0
     reply[filled + 4] = backlog

@@ -96,6 +96,15 @@ impl TokenBucket {
     }
 
     /// The limit of a node that has this share of the burst and of the rate.
+    /// As [`crate::Limit::with_reserve`].
+    pub(crate) fn with_reserve(&self, units: u64) -> Option<TokenBucket> {
+        let burst = self.burst.checked_sub(units).filter(|&burst| burst > 0)?;
+        let capacity_ticks = burst * self.interval.number();
+        let reads_foreign_states = self.backlog_ticks_max == u64::MAX;
+        let backlog_ticks_max = if reads_foreign_states { u64::MAX } else { 2 * capacity_ticks };
+        Some(TokenBucket { burst, capacity_ticks, backlog_ticks_max, ..*self })
+    }
+
     pub(crate) fn share(&self, share: Share) -> TokenBucket {
         let interval_ticks = share.interval_ticks(self.interval.number());
         let burst = share.of(self.burst).min(Span::MAX.0 / interval_ticks);

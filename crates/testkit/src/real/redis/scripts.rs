@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use tollgate_core::{
-    Answer, Ask, CallKey, CallWriter, Cost, Decision, Intent, Limit, Outcome, Refund, Script, SharedLimit,
-    Span, State, Tick, Time, Verb,
+    Answer, Ask, CallKey, CallWriter, Cost, Decision, Intent, LeaseRest, Limit, Outcome, Refund, Script,
+    SharedLimit, Span, State, Tick, Time, Verb,
 };
 
 use super::client::{RedisClient, Reply};
@@ -72,6 +72,32 @@ impl ScriptCaller {
         }
         arguments.push(Script::END.into());
         arguments
+    }
+
+    /// Asks one thing of one key, or gives back what is left of a lease, and gives the four numbers of the answer.
+    pub fn call_mixed(
+        &mut self,
+        now_us: u64,
+        key: &[u8],
+        limit: &SharedLimit,
+        ask: Result<(Verb, u64, u64), LeaseRest>,
+    ) -> [i64; 4] {
+        let asks = ask.ok();
+        let around = Time::from_ticks(now_us);
+        let counter = Counter { key, limit, key_hash: 0, around, asks: asks.as_slice() };
+        let mut arguments = self.arguments(Some(now_us), &[counter]);
+        if let Err(rest) = ask {
+            // The count of asks and the end are those of none.
+            let end = arguments.pop();
+            let count = arguments.iter().position(|argument| argument == b"0").expect("no asks yet");
+            arguments[count] = b"1".to_vec();
+            CallWriter::give_back_lease(limit, rest, |number| {
+                arguments.push(number.to_string().into_bytes());
+            });
+            arguments.extend(end);
+        }
+        let arguments: Vec<&[u8]> = arguments.iter().map(Vec::as_slice).collect();
+        numbers(&self.client.command(&arguments))[0]
     }
 
     /// Calls a script, and gives its four numbers for every ask.
