@@ -7,6 +7,7 @@
 mod baseline;
 mod cost;
 mod drive;
+pub(crate) mod leases;
 mod node;
 mod ours;
 mod report;

@@ -52,6 +52,8 @@ enum Command {
     Wire(wire::WireArgs),
     /// Decisions that a fleet shares through Redis, beside one EVALSHA for each; what calls and keys cost Redis
     Redis(authority::RedisArgs),
+    /// The same where most decisions are made of leases, beside exact ones and beside one EVALSHA for each
+    Leases(authority::leases::LeasesArgs),
     /// Four servers on one Redis: whether the fleet ever admits more than its limits; fails if it does
     Fleet(fleet::FleetArgs),
     /// What callers see while Redis is killed, frozen, slow, moved or full: latencies, and when exact decisions are back
@@ -88,6 +90,7 @@ fn run(command: Command) -> Result<(), Box<dyn Error>> {
         Command::Accuracy(args) => accuracy::run(&args),
         Command::Wire(args) => wire::run(&args),
         Command::Redis(args) => authority::run(&args),
+        Command::Leases(args) => authority::leases::run(&args),
         Command::Fleet(args) => fleet::run(&args),
         Command::Faults(args) => faults::run(&args),
         Command::Hostile(args) => hostile::run(&args),

@@ -13,6 +13,7 @@ use thiserror::Error;
 use tollgate_core::{Decision, Holder, Limit, LimitError, SharedLimit, Time};
 use tollgate_policy::{Consistency, DefaultAlgorithm, FileSpec, Problems, Quota, Snapshot, Source, read_all};
 use tollgate_store::authority::{Directed, Failure, Grant, Pin};
+use tollgate_store::lease::Purses;
 use tollgate_store::{Ledger, LedgerError, LedgerSettings, Stats};
 
 pub use self::hold::Released;
@@ -130,7 +131,7 @@ impl Engine {
     /// carries its questions to an authority: see [`Engine::begin`].
     #[must_use]
     pub fn sharing(self, secret: &[u8]) -> Engine {
-        Engine { fleet: Some(Fleet::new(secret)), ..self }
+        Engine { fleet: Some(Fleet::new(secret, self.leases.seed())), ..self }
     }
 
     /// An engine that has the shared counters of some names kept at places of their own. A name is the key of a policy or of a throttle, or a value
@@ -239,6 +240,14 @@ impl Engine {
     /// Does ahead of time what decisions would otherwise wait for. Meant for a background thread, every millisecond or so.
     pub fn tend(&self, now: Time) {
         self.ledger.tend(now);
+        if let Some(purses) = self.purses() {
+            purses.tend(now);
+        }
+    }
+
+    /// What this process may spend of shared limits without asking.
+    pub(crate) fn purses(&self) -> Option<&Purses> {
+        self.fleet.as_ref().map(|fleet| &fleet.purses)
     }
 
     /// Numbers about the counters, for metrics.
@@ -291,6 +300,13 @@ impl Engine {
         }
         let build = || SharedLimit::new(&quota.limit).ok().map(Arc::new);
         let limit = quota.shared.clone().or_else(build)?;
+        if quota.leased.is_some() {
+            // Who has a purse has a name, and to make one takes longer than to look.
+            let purse = self.ledger.key(key).number(quota.limit.shape());
+            if let Some(name) = fleet.purses.counter(purse, &limit) {
+                return Some(SharedCounter { name, limit });
+            }
+        }
         Some(fleet.counter(key, limit))
     }
 

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use tollgate_core::{Blocked, Limit, Share, SharedLimit};
 use tollgate_store::authority::{Pin, SharedKey};
+use tollgate_store::lease::{Purses, PursesSettings};
 
 /// What the secret is used for. What is made for one purpose tells nothing about another.
 const NAMING: &str = "tollgate: names of shared counters, layout 1";
@@ -31,16 +32,19 @@ pub(crate) struct Fleet {
     nodes: AtomicU32,
     /// What is kept at a place of its own, by its name.
     pins: HashMap<Box<[u8]>, Pin>,
+    /// What this process may spend without asking.
+    pub(crate) purses: Purses,
 }
 
 impl Fleet {
     /// Those who know this secret. It may be empty: names then still do not collide, but anybody can tell whose they are, and make seals.
-    pub(crate) fn new(secret: &[u8]) -> Fleet {
+    pub(crate) fn new(secret: &[u8], seed: u64) -> Fleet {
         Fleet {
             naming_key: blake3::derive_key(NAMING, secret),
             sealing_key: blake3::derive_key(SEALING, secret),
             nodes: AtomicU32::new(1),
             pins: HashMap::new(),
+            purses: Purses::new(PursesSettings::new(seed)),
         }
     }
 
@@ -99,6 +103,7 @@ impl Fleet {
 
     pub(crate) fn set_nodes(&self, nodes: u32) {
         self.nodes.store(nodes.max(1), Ordering::Relaxed); // orders nothing else
+        self.purses.set_nodes(nodes);
     }
 
     /// What this process may spend of a limit on its own: the part that the rule says, or as much as each of the others.

@@ -64,6 +64,11 @@ impl LeaseIssuer {
         Ok(LeaseIssuer { process: process.to_le_bytes(), any_limit, any_shared_limit })
     }
 
+    /// A number that no other process has.
+    pub(crate) fn seed(&self) -> u64 {
+        u64::from_le_bytes(self.process)
+    }
+
     pub(crate) fn any_limit(&self) -> &Limit {
         &self.any_limit
     }

@@ -46,6 +46,7 @@ mod engine;
 mod fleet;
 mod key;
 mod lease;
+mod leasing;
 mod meeting;
 mod own_limit;
 mod pending;
@@ -62,6 +63,7 @@ pub use tollgate_core as core;
 pub use tollgate_policy as policy;
 pub use tollgate_policy::{Problems, Source};
 pub use tollgate_store::authority;
+pub use tollgate_store::lease::Errand;
 pub use tollgate_store::{Clock, LedgerSettings, Stats};
 pub use verdict::{DecidedBy, Force, Ruling, Status, Verdict};
 

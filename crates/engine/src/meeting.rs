@@ -6,7 +6,7 @@ use std::ops::Range;
 use smallvec::SmallVec;
 use tollgate_core::{Cost, Decision, Intent, Limit, Outcome, Refund, Time};
 use tollgate_policy::{
-    Allowance, Domain, Entry, Overshoot, Place, PlaceIndex, PlacedLimit, Quota, RuleId, Snapshot,
+    Allowance, Domain, Entry, LeaseTerms, Overshoot, Place, PlaceIndex, PlacedLimit, Quota, RuleId, Snapshot,
 };
 use tollgate_store::authority::Pin;
 use tollgate_store::{Charge, Key};
@@ -46,6 +46,8 @@ struct Shared {
     counter: SharedCounter,
     pin: Option<Pin>,
     terms: FailTerms,
+    /// How its units are leased, where they are.
+    leased: Option<LeaseTerms>,
 }
 
 /// Whose counter it is.
@@ -218,7 +220,7 @@ impl<'a> Meeting<'a> {
             let charge_index = self.charges.len();
             if let Some(counter) = counter {
                 let terms = FailTerms { mode: placed.fail_mode(), percent: placed.local_percent() };
-                self.shared.push(Shared { index: charge_index, counter, pin, terms });
+                self.shared.push(Shared { index: charge_index, counter, pin, terms, leased: quota.leased });
             } else {
                 let before = placed.counted_before(tier, &quota.limit, self.now);
                 self.carried_over.extend(before.map(|was| (charge_index, was)));
@@ -250,7 +252,7 @@ impl<'a> Meeting<'a> {
         let counter = self.engine.shared_counter(key, quota, None);
         self.shared.extend(counter.map(|counter| {
             let pin = self.engine.pin_of(entries.iter().map(|(_, value)| value.as_bytes()));
-            Shared { index, counter, pin, terms: FailTerms::default() }
+            Shared { index, counter, pin, terms: FailTerms::default(), leased: None }
         }));
         let key = self.engine.ledger.key(key);
         let intent = intent(self.request.peek, &quota.limit, Overshoot::ByCaller, terms.carried);

@@ -40,5 +40,5 @@ fn quota(own: OwnLimit, default: DefaultAlgorithm) -> Option<Quota> {
         }
     };
     // Whoever shares it builds what is shared: most do not.
-    Some(Quota { limit, units: own.requests_per_unit, period, shared: None })
+    Some(Quota { limit, units: own.requests_per_unit, period, shared: None, leased: None })
 }

@@ -14,6 +14,7 @@ use tollgate_store::{Charge, Key};
 
 use crate::engine::Engine;
 use crate::lease::HeldThere;
+use crate::leasing::SpentHere;
 use crate::verdict::{Answer, DecidedBy, Force, Ruling, Status, Usual};
 
 /// When to try again what nobody could decide: an authority that is away may be back soon.
@@ -29,6 +30,8 @@ pub struct Pending {
     pub(crate) has_lenient_quota: bool,
     /// What was taken from limits of this process.
     pub(crate) taken: Usual<Taken>,
+    /// What was spent of leases.
+    pub(crate) spent: Usual<SpentHere>,
     /// What is to be booked on limits of this process if their denials count, which those of quota rules need not.
     pub(crate) unbooked: Usual<Taken>,
     pub(crate) asked: Usual<Asked>,
@@ -62,6 +65,8 @@ pub(crate) struct Asked {
     /// Whether it is to be booked if it is denied and that counts, which a quota rule's denial need not.
     pub(crate) books_later: bool,
     pub(crate) terms: FailTerms,
+    /// Where this process keeps what it has of the limit, if units of it are leased.
+    pub(crate) purse: Option<u64>,
 }
 
 /// What a rule says about an authority that is away.
@@ -98,6 +103,7 @@ impl Pending {
     /// Gives back what this process has taken, as if nobody had asked.
     pub(crate) fn abandon(self, engine: &Engine, now: Time) {
         give_back_here(engine, &self.taken, now);
+        engine.put_back(&self.spent);
     }
 
     /// Puts the grants to the other answers, and says whether the request passes.
@@ -111,7 +117,12 @@ impl Pending {
         let asked = std::mem::take(&mut self.asked);
         for (at, asked) in asked.iter().enumerate() {
             match grants.get(at).copied().unwrap_or(Err(Failure::NotAsked)) {
-                Ok(grant) => self.accept(asked.index, &grant, self.questions[at].0.limit.tick()),
+                Ok(grant) => {
+                    self.accept(asked.index, &grant, self.questions[at].0.limit.tick());
+                    if let Some(purse) = asked.purse {
+                        engine.know_leased(purse, &grant, now);
+                    }
+                }
                 Err(failure) => self.fall_back(engine, asked, failure, now),
             }
         }
@@ -155,6 +166,11 @@ impl Pending {
             let peek = Charge::peek(taken.key, &taken.limit, Cost::new(taken.units));
             self.answer.rulings[taken.index].decision = engine.ledger.decide(&peek, now);
         }
+        let is_put_back =
+            |here: &SpentHere| !passes || self.answer.rulings[here.index].force == Force::Excused;
+        let put_back: Usual<SpentHere> =
+            std::mem::take(&mut self.spent).into_iter().filter(is_put_back).collect();
+        engine.put_back(&put_back);
         self.answer.holders.extend(kept.iter().filter_map(|taken| Some((taken.index, taken.holder?))));
         (passes, settled)
     }

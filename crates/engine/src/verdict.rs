@@ -60,6 +60,8 @@ pub enum DecidedBy {
     Nobody,
     /// The counters of this process.
     Ledger,
+    /// What this process has of the counters that the fleet shares.
+    Lease,
     /// The counters that the fleet shares.
     Authority,
     /// The share of this process, because the authority was away.
@@ -78,6 +80,7 @@ impl DecidedBy {
         match self {
             DecidedBy::Nobody => "nobody",
             DecidedBy::Ledger => "ledger",
+            DecidedBy::Lease => "lease",
             DecidedBy::Authority => "authority",
             DecidedBy::FailLocal => "fail_local",
             DecidedBy::FailOpen => "fail_open",

@@ -179,7 +179,8 @@ const LIMIT_KEYS: &[Key] = &[
     key("enforce_percent", Kind::Whole(0, 100), "For how many of a hundred keys the limit is enforced; others are counted only."),
     key("consistency", Kind::Choice(CONSISTENCIES), "Who decides: this process, a shared count, or leases of it."),
     key("fail_mode", Kind::Choice(FAIL_MODES), "What happens while the shared count is out of reach."),
-    key("local_fraction", Kind::Fraction, "The part of the limit that a node spends on its own then."),
+    key("local_fraction", Kind::Fraction, "The part of the limit that a node spends on its own then, or has in leases at most."),
+    key("strict", Kind::Boolean, "Whether leases take nothing beyond the limit, for which the shared count admits less at once."),
     key("tiers", Kind::MapOf(&TIER), "Other numbers for tenants of a tier."),
 ];
 

@@ -30,7 +30,8 @@ pub use problem::{Position, Problem, Problems};
 pub use read::{read, read_all};
 pub use recipe::{Action, Facts, Matcher, Part, Recipe, Test, counted_as};
 pub use rule::{
-    Allowance, Consistency, DefaultAlgorithm, FailMode, Overshoot, Period, Quota, Rule, RuleLimit, Unit,
+    Allowance, Consistency, DefaultAlgorithm, FailMode, LeaseTerms, Overshoot, Period, Quota, Rule,
+    RuleLimit, Unit,
 };
 pub use schema::schema;
 pub use snapshot::{Domain, Place, PlacedLimit, RuleId, Snapshot};

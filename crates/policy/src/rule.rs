@@ -45,6 +45,8 @@ pub struct RuleLimit {
     /// The part of the limit that one node spends on its own when the authority is away, in percent; `None`
     /// follows the number of nodes.
     pub local_percent: Option<u8>,
+    /// Whether leases take nothing beyond the limit.
+    pub strict: bool,
 }
 
 /// How much a limit allows.
@@ -74,13 +76,43 @@ pub struct Quota {
     pub period: Period,
     /// What decides where the count is shared. Numbers may be too large for that.
     pub shared: Option<Arc<SharedLimit>>,
+    /// How units are leased, where they are.
+    pub leased: Option<LeaseTerms>,
+}
+
+/// How many units may be out in leases.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeaseTerms {
+    /// With all processes together.
+    pub budget: u64,
+    /// With one of them.
+    pub node_max: u64,
 }
 
 impl Quota {
     /// A limit that was written as so many units per period.
     pub fn new(limit: Limit, units: u64, period: Period) -> Quota {
         let shared = SharedLimit::new(&limit).ok().map(Arc::new);
-        Quota { limit, units, period, shared }
+        Quota { limit, units, period, shared, leased: None }
+    }
+
+    /// Lets units be leased: half of what there is at once, and of that each process its part, or so many hundredths of the whole at most. Where the limit must hold to
+    /// the unit, it is a quarter, which is reserved: the shared count admits so much less at once. Limits too small for that, and those that cannot be leased, stay exact.
+    pub fn lease(&mut self, is_strict: bool, local_percent: Option<u8>) {
+        let capacity = self.limit.capacity();
+        let budget = capacity / if is_strict { 4 } else { 2 };
+        let part = |percent: u8| u128::from(capacity) * u128::from(percent) / 100;
+        let node_max =
+            local_percent.map_or(u64::MAX, |percent| u64::try_from(part(percent)).unwrap_or(u64::MAX));
+        if !self.limit.is_leasable() || self.shared.is_none() || budget == 0 || node_max == 0 {
+            return;
+        }
+        if is_strict {
+            let reserved = self.limit.with_reserve(budget).and_then(|limit| SharedLimit::new(&limit).ok());
+            let Some(reserved) = reserved else { return };
+            self.shared = Some(Arc::new(reserved));
+        }
+        self.leased = Some(LeaseTerms { budget, node_max });
     }
 }
 

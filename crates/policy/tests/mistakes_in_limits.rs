@@ -154,6 +154,22 @@ fn fraction_without_use() {
 }
 
 #[test]
+fn strict_without_leases() {
+    assert_snapshot!(said_of_limit("
+        unit: minute
+        requests_per_unit: 10
+        consistency: exact
+        strict: true
+    "), @r"
+    rules.yaml:8:5: `strict` has no meaning unless `consistency` is `leased`
+       |
+     8 |     strict: true
+       |     ^^^^^^
+       = write `consistency: leased`, or remove it
+    ");
+}
+
+#[test]
 fn replaces_itself() {
     assert_snapshot!(said_of_limit("
         name: a

@@ -196,6 +196,32 @@ fn behaviour() {
 }
 
 #[test]
+fn leases() {
+    let terms = |text: &str| match limit(text).allowance {
+        Allowance::Quota(quota) => {
+            let shared = quota.shared.unwrap().units();
+            (quota.leased.map(|leased| (leased.budget, leased.node_max)), shared)
+        }
+        Allowance::Unlimited => panic!("{text}"),
+    };
+    let bucket = "requests: 100; unit: second; burst: 40; consistency";
+    assert_eq!(terms(&format!("{bucket}: exact")), (None, 40));
+    assert_eq!(terms(&format!("{bucket}: leased")), (Some((20, u64::MAX)), 40));
+    assert_eq!(terms(&format!("{bucket}: leased; local_fraction: 0.1")), (Some((20, 4)), 40));
+    assert_eq!(
+        terms(&format!("{bucket}: leased; local_fraction: 0.1; fail_mode: open")),
+        (Some((20, 4)), 40)
+    );
+    assert_eq!(terms(&format!("{bucket}: leased; local_fraction: 0")), (None, 40));
+    assert_eq!(terms(&format!("{bucket}: leased; strict: true")), (Some((10, u64::MAX)), 30));
+    let window = "requests: 100; unit: second; consistency: leased; strict: true";
+    assert_eq!(terms(window), (Some((25, u64::MAX)), 100), "a lease ends with its window");
+    assert_eq!(terms("requests: 1; unit: second; consistency: leased"), (None, 1));
+    let queue = "requests: 9; unit: second; algorithm: leaky_bucket; max_wait: 1s; consistency: leased";
+    assert_eq!(terms(queue).0, None);
+}
+
+#[test]
 fn tiers_take_the_rest_from_around_them() {
     let limits = |lines: &str| -> Vec<(String, Option<Limit>)> {
         let told = limit(lines);

@@ -10,7 +10,7 @@ fn every_key() -> Value {
     let numbers = json!({"requests_per_unit": 5, "unit": "day"});
     let limit = json!({
         "requests": 5, "period": "90s", "burst": 9, "algorithm": "token_bucket", "name": "a",
-        "replaces": [{"name": "b"}], "overshoot": "deny", "enforce_percent": 50, "consistency": "local",
+        "replaces": [{"name": "b"}], "overshoot": "deny", "enforce_percent": 50, "consistency": "leased", "strict": true,
         "fail_mode": "local", "local_fraction": 0.5, "tiers": {"pro": {"unlimited": true}, "free": numbers},
     });
     let others = json!([

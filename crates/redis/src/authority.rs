@@ -16,7 +16,7 @@ use tollgate_store::authority::{Act, Failure, Grant, Question};
 use crate::fleet::{Fleet, Pin as Place};
 use crate::heartbeat;
 use crate::shard::Shard;
-use crate::ticket::{Answer, Awaited, undo};
+use crate::ticket::{Answer, Awaited};
 use crate::topology::Topology;
 
 /// How often it is looked whether all shards can be asked.
@@ -125,7 +125,7 @@ impl Authority {
         }
         let Act::Take(cost) = question.act else { return None };
         let decision = self.inner.fleet.denied(question, cost, now)?;
-        Some(Grant { decision, at: question.limit.moment(now), holder: None })
+        Some(Grant { decision, at: question.limit.moment(now), holder: None, leased: 0 })
     }
 
     fn ask_shard(&self, question: Question, pin: Option<Place>, now: Time) -> Asked {
@@ -201,7 +201,7 @@ impl Drop for Waiting<'_> {
             let Some(shard) = &asked.shard else { continue };
             match (answer, asked.progress) {
                 (Some(Ok(grant)), _) => {
-                    if let Some(act) = undo(asked.question.act, &grant) {
+                    if let Some(act) = asked.question.undo(&grant) {
                         let now = self.fleet.clock.now();
                         shard.tell(Debt { question: Question { act, ..asked.question }, since: now }, now);
                     }
@@ -221,11 +221,12 @@ fn without_asking(limit: &SharedLimit, act: Act, now: Time) -> Grant {
     let decision: Decision = match act {
         Act::Peek(cost) => decide(ask(cost, Intent::Peek)),
         Act::Take(cost) => decide(ask(cost, Intent::Take)),
+        Act::Lease { .. } => decide(ask(Cost::ONE, Intent::Take)), // Nothing of this kind is leased.
         Act::Book(cost) => decide(ask(cost, Intent::Book)),
-        Act::GiveBack { .. } | Act::Reset => {
+        Act::GiveBack { .. } | Act::Return(_) | Act::Reset => {
             Decision { outcome: Outcome::ALLOWED, ..decide(ask(Cost::ZERO, Intent::Peek)) }
         }
         Act::Release(_) => Decision { outcome: Outcome::Busy, ..decide(ask(Cost::ZERO, Intent::Peek)) },
     };
-    Grant { decision, at, holder: None }
+    Grant { decision, at, holder: None, leased: 0 }
 }

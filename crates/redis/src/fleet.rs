@@ -184,6 +184,11 @@ impl Fleet {
         self.credentials.set(credentials);
     }
 
+    /// Whether nodes count themselves, and nobody has said how many there are.
+    pub fn counts_nodes(&self) -> bool {
+        self.settings.nodes.is_none()
+    }
+
     /// How many nodes share the limits, this one among them: as they were last counted, or as the settings say.
     pub fn nodes(&self) -> u32 {
         // Relaxed: a number that stands for itself.
@@ -283,7 +288,9 @@ impl Fleet {
                 };
                 lock(self.stripe(key)).note(key, &denial);
             }
-            Act::GiveBack { .. } | Act::Release(_) | Act::Reset => lock(self.stripe(key)).forget(key),
+            Act::GiveBack { .. } | Act::Return(_) | Act::Release(_) | Act::Reset => {
+                lock(self.stripe(key)).forget(key);
+            }
             _ => {}
         }
     }

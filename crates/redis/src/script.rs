@@ -60,6 +60,11 @@ pub(crate) fn write(list: &List<Ticket>, around: Time, writer: &mut CallWriter, 
             }
             Act::Release(holder) => (Verb::Release, 0, holder.number()),
             Act::Reset => (Verb::Reset, 0, 0),
+            Act::Lease { units, nodes, .. } => (Verb::Lease, units, nodes.into()),
+            Act::Return(rest) => {
+                CallWriter::give_back_lease(limit, rest, |number| arguments.number(number));
+                continue;
+            }
         };
         CallWriter::ask(limit, ask, |number| arguments.number(number));
     }
@@ -101,14 +106,18 @@ impl<'a> Answers<'a> {
     }
 
     /// The next answer. Nothing if it makes no sense.
-    pub(crate) fn next(&mut self, limit: &Arc<SharedLimit>) -> Option<Grant> {
+    pub(crate) fn next(&mut self, limit: &Arc<SharedLimit>, act: Act) -> Option<Grant> {
         let (next, rest) = self.rest.split_first_chunk::<ASK_NUMBERS>()?;
         self.rest = rest;
-        match limit.answer(*next)? {
+        let (answer, leased) = match act {
+            Act::Lease { .. } => limit.lease_answer(*next)?,
+            _ => (limit.answer(*next)?, 0),
+        };
+        match answer {
             tollgate_core::Answer::UnknownWindow => None,
             tollgate_core::Answer::Decided { decision, holder } => {
                 let at = limit.replied_at(self.seconds, self.micros)?;
-                Some(Grant { decision, at, holder })
+                Some(Grant { decision, at, holder, leased })
             }
         }
     }

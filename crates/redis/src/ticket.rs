@@ -1,7 +1,7 @@
 //! By what an asker is answered, and what becomes of an answer that nobody waits for any more.
 
 use tokio::sync::oneshot;
-use tollgate_core::{Cost, Time};
+use tollgate_core::Time;
 use tollgate_store::authority::breaker::Pass;
 use tollgate_store::authority::debts::Debt;
 use tollgate_store::authority::queue::Arrival;
@@ -83,18 +83,5 @@ impl Ticket {
                 Err(_) => Delivery::TooLate,
             },
         }
-    }
-}
-
-/// What has to be done so that a grant which came too late has not taken anything.
-pub(crate) fn undo(act: Act, grant: &Grant) -> Option<Act> {
-    match (act, grant.holder) {
-        (Act::Take(Cost::ZERO), _) => None,
-        (Act::Take(_), _) if !grant.decision.is_allowed() => None,
-        (Act::Take(_), Some(holder)) => Some(Act::Release(holder)),
-        (Act::Take(cost), None) => {
-            Some(Act::GiveBack { units: cost.units(), counted_at: grant.at, undoes: true })
-        }
-        _ => None, // What is booked was spent, whoever waits.
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::{ask, bucket, connect, fleet, question, remaining, started, take, until};
-use tollgate_core::{Concurrency, Cost, Outcome, Span};
+use tollgate_core::{Concurrency, Cost, LeaseRest, Outcome, Span};
 use tollgate_redis::Authority;
 use tollgate_store::authority::{Act, Failure};
 use tollgate_testkit::real::redis::{RedisClient, RedisServer};
@@ -47,6 +47,30 @@ async fn takes_gives_back_and_resets() {
     assert!(ask(&authority, question(1, &limit, Act::Reset)).await.is_ok());
     assert_eq!(remaining(&authority, 1, &limit).await, 3);
     assert_eq!(remaining(&authority, 2, &limit).await, 3);
+}
+
+#[tokio::test]
+async fn leases_blocks_and_takes_back_what_is_left_once() {
+    let server = RedisServer::start();
+    let (authority, limit) = (connect(&text(&server)).await, bucket(10));
+    let life = Span::from_ticks(10_000_000_000);
+    let lease = |units, number| question(1, &limit, Act::Lease { units, nodes: 2, number, life });
+    let first = ask(&authority, lease(8, 1)).await.unwrap();
+    assert_eq!((first.leased, first.decision.remaining), (5, 5), "one of two nodes has half");
+    let second = ask(&authority, lease(8, 2)).await.unwrap();
+    assert_eq!((second.leased, second.decision.remaining), (2, 3));
+    let deadline = limit.lease_deadline(0, first.at, life);
+    let rest = LeaseRest { units: 4, counted_at: first.at, deadline, number: 1 };
+    for is_taken in [true, false] {
+        let answer = ask(&authority, question(1, &limit, Act::Return(rest))).await.unwrap();
+        assert_eq!(answer.decision.is_allowed(), is_taken);
+        assert_eq!(remaining(&authority, 1, &limit).await, 7);
+    }
+    let all = question(1, &limit, Act::Take(Cost::new(7)));
+    assert!(ask(&authority, all).await.unwrap().decision.is_allowed());
+    let none = ask(&authority, lease(8, 3)).await.unwrap();
+    assert_eq!(none.leased, 0);
+    assert!(matches!(none.decision.outcome, Outcome::NotNow { .. }), "{none:?}");
 }
 
 #[tokio::test]

@@ -1,6 +1,7 @@
 //! What every protocol asks: the engine, the clock that times it, and the metrics that its verdicts are counted in.
 
 mod begun;
+mod errands;
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use tollgate::policy::{Consistency, FileSpec, PlacedLimit, Problems, Snapshot, S
 use tollgate::{Clock, Engine, EngineError, EngineSettings, Request, RequestError, Throttle, Verdict};
 
 pub(crate) use self::begun::{Begun, Granted, has_held};
+use self::errands::Bell;
 use crate::access::{self, Access};
 use crate::client_address::AddressSettings;
 use crate::metrics::{Metrics, Outcomes, Protocol};
@@ -60,6 +62,8 @@ pub struct Gate {
     readiness: AtomicU8,
     /// Calls whose numbers cannot be shared.
     unshared_throttles: Seldom,
+    /// Heard by whoever carries errands to the store.
+    bell: Bell,
 }
 
 /// How far a gate is, as [`Gate::readiness`] has it.
@@ -79,6 +83,7 @@ impl Gate {
             store: None,
             readiness: AtomicU8::new(STARTING),
             unshared_throttles: Seldom::default(),
+            bell: Bell::default(),
         })
     }
 
@@ -92,8 +97,12 @@ impl Gate {
     #[must_use]
     pub(crate) fn with_store(self, store: Store) -> Gate {
         let engine = self.engine.sharing(store.secret()).pinning(store.pins());
+        let counts_nodes = store.counts_nodes();
         let gate = Gate { engine, store: Some(store), ..self };
         gate.count_nodes();
+        if counts_nodes {
+            gate.wait_to_be_counted();
+        }
         gate
     }
 

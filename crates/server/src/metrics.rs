@@ -53,8 +53,13 @@ pub(crate) struct Metrics {
 }
 
 /// Who may have decided on a limit that is shared.
-const SHARED_BY: [DecidedBy; 4] =
-    [DecidedBy::Authority, DecidedBy::FailLocal, DecidedBy::FailOpen, DecidedBy::FailClosed];
+const SHARED_BY: [DecidedBy; 5] = [
+    DecidedBy::Lease,
+    DecidedBy::Authority,
+    DecidedBy::FailLocal,
+    DecidedBy::FailOpen,
+    DecidedBy::FailClosed,
+];
 
 /// What a rule is called in labels.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -235,6 +235,9 @@ async fn reach_store(gate: &Arc<Gate>, workers: &Workers) {
                 None => true,
             };
             let _ = sender.send(is_reached).await; // Nobody may want to know any more.
+            drop(sender);
+            let gate = Arc::downgrade(&gate);
+            Gate::run_errands(gate).await;
         });
     };
     workers.on_each(reach).await;
@@ -277,6 +280,7 @@ fn tend(gate: &Arc<Gate>, tending: &Arc<AtomicBool>) -> io::Result<()> {
         let mut tends = 0_u32;
         while tending.load(Ordering::Relaxed) {
             gate.engine().tend(gate.now());
+            gate.ring();
             tends = tends.wrapping_add(1);
             if tends.is_multiple_of(TENDS_PER_WALL_LOOK) {
                 gate.clock().follow_wall_time();

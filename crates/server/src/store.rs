@@ -72,6 +72,11 @@ impl Store {
         self.authority().ready(patience).await
     }
 
+    /// Whether the processes that share the counters count themselves.
+    pub(crate) fn counts_nodes(&self) -> bool {
+        self.fleet.counts_nodes()
+    }
+
     /// How many processes share the counters.
     pub(crate) fn nodes(&self) -> u32 {
         self.fleet.nodes()

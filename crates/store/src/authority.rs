@@ -13,7 +13,7 @@ pub mod slots;
 use std::sync::Arc;
 
 use thiserror::Error;
-use tollgate_core::{Cost, Decision, Holder, SharedLimit, Time};
+use tollgate_core::{Cost, Decision, Holder, LeaseRest, SharedLimit, Span, Time};
 
 /// Whose counter, everywhere in a fleet: a keyed hash of the key and of the shape of its limit, 128 bits of it. User input can neither
 /// collide nor choose where it is kept.
@@ -74,6 +74,19 @@ pub enum Act {
     Release(Holder),
     /// Forgets all that was counted.
     Reset,
+    /// Takes as many of the units as there are for one of so many nodes, to be spent later.
+    Lease {
+        /// How many are wanted.
+        units: u64,
+        /// How many nodes there are.
+        nodes: u32,
+        /// The number of the lease, by which what is left of it comes back.
+        number: u64,
+        /// The longest that it may be spent, in nanoseconds.
+        life: Span,
+    },
+    /// Gives back what is left of a lease.
+    Return(LeaseRest),
 }
 
 /// What an authority answers.
@@ -86,6 +99,27 @@ pub struct Grant {
     pub at: Time,
     /// Under which name units are held, where they are.
     pub holder: Option<Holder>,
+    /// How many units a lease has, if one was asked for.
+    pub leased: u64,
+}
+
+impl Question {
+    /// What has to be done so that a grant of this has not taken anything. What is booked was spent, whoever waits.
+    pub fn undo(&self, grant: &Grant) -> Option<Act> {
+        match (self.act, grant.holder) {
+            (Act::Take(Cost::ZERO), _) => None,
+            (Act::Take(_), _) if !grant.decision.is_allowed() => None,
+            (Act::Take(_), Some(holder)) => Some(Act::Release(holder)),
+            (Act::Take(cost), None) => {
+                Some(Act::GiveBack { units: cost.units(), counted_at: grant.at, undoes: true })
+            }
+            (Act::Lease { number, life, .. }, _) if grant.leased > 0 => {
+                let deadline = self.limit.lease_deadline(self.key.low_half(), grant.at, life);
+                Some(Act::Return(LeaseRest { units: grant.leased, counted_at: grant.at, deadline, number }))
+            }
+            _ => None,
+        }
+    }
 }
 
 /// Why there is no grant. Whatever was asked may or may not have been done, except where said otherwise.
@@ -122,7 +156,7 @@ impl Failure {
 }
 
 /// Scatters a number over all 64 bits (the finish of splitmix64): for jitter and for places, never for secrets.
-fn mix(number: u64) -> u64 {
+pub(crate) fn mix(number: u64) -> u64 {
     let mut mixed = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -22,6 +22,7 @@
 mod conformance;
 mod oracle;
 pub mod real;
+pub mod simulation;
 mod spec;
 mod subject;
 mod timeline;

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::sleep;
 use tollgate::{Clock, DecidedBy, Engine, EngineSettings, Request, Source, Step};
 use tollgate_redis::{Authority, Fleet, Settings};
 
@@ -15,6 +16,9 @@ use super::drive::{Answer, Decides};
 const DEADLINE: Duration = Duration::from_millis(50);
 const CONNECT_PATIENCE: Duration = Duration::from_secs(10);
 const POLICY: &str = "bench";
+/// The most errands that are carried together, and how often it is looked whether there are any.
+const ERRANDS_MAX: usize = 1_024;
+const ERRANDS_INTERVAL: Duration = Duration::from_millis(1);
 
 /// An engine whose counters are in Redis.
 pub(super) struct Ours {
@@ -25,12 +29,22 @@ pub(super) struct Ours {
 
 impl Ours {
     pub(super) async fn connect(address: SocketAddr, bucket: Bucket) -> Result<Ours, Box<dyn Error>> {
+        Ours::connect_as(address, bucket, false).await
+    }
+
+    /// The same, by leases if so.
+    pub(super) async fn connect_as(
+        address: SocketAddr,
+        bucket: Bucket,
+        is_leased: bool,
+    ) -> Result<Ours, Box<dyn Error>> {
+        let consistency = if is_leased { "leased" } else { "exact" };
         let clock = Arc::new(Clock::new());
         let engine = Engine::new(EngineSettings::default())?.sharing(b"benchmark");
         let Bucket { units, period_us, burst } = bucket;
         let rules = format!(
             "policies:\n  {POLICY}: {{requests: {units}, period: {period_us}us, burst: {burst}, \
-             algorithm: token_bucket, fail_mode: closed}}\n"
+             algorithm: token_bucket, fail_mode: closed, consistency: {consistency}}}\n"
         );
         engine.load(&[Source::new("bench", &rules)], clock.now())?;
         let settings = Settings::new(format!("redis://{address}").parse()?);
@@ -39,6 +53,25 @@ impl Ours {
             return Err("our own redis-server cannot be reached".into());
         }
         Ok(Ours { engine, clock, authority })
+    }
+}
+
+impl Ours {
+    /// Carries the engine's errands, for as long as somebody lets it.
+    pub(super) async fn run_errands(self: Arc<Ours>) {
+        loop {
+            let errands = self.engine.take_errands(ERRANDS_MAX);
+            if errands.is_empty() {
+                self.engine.tend(self.clock.now());
+                sleep(ERRANDS_INTERVAL).await;
+                continue;
+            }
+            let questions: Vec<_> = errands.iter().map(|errand| errand.question.clone()).collect();
+            let answers = self.authority.ask_all(questions, DEADLINE).await;
+            for (errand, answer) in errands.iter().zip(answers) {
+                self.engine.settle(errand, answer, self.clock.now());
+            }
+        }
     }
 }
 
@@ -57,7 +90,7 @@ impl Decides for Ours {
             }
         };
         Ok(match verdict.decided_by() {
-            DecidedBy::Authority if verdict.allowed() => Answer::Admitted,
+            DecidedBy::Authority | DecidedBy::Lease if verdict.allowed() => Answer::Admitted,
             DecidedBy::Authority => Answer::Denied,
             _ => Answer::Failed,
         })

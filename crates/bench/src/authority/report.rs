@@ -29,7 +29,12 @@ pub(super) fn print_heading(is_quick: bool, rounds: u32, cores: &Cores, load_bef
 
 /// Both contenders of a case.
 pub(super) fn print_case(case: Case, turns: &[Turns; 2]) {
-    println!("{}:\n", case.name());
+    print_turns(case.name(), &NAMES, turns);
+}
+
+/// What whoever had turns has come to.
+pub(super) fn print_turns(title: &str, names: &[&str], turns: &[Turns]) {
+    println!("{title}:\n");
     let mut table = Table::new([
         "",
         "decisions/s",
@@ -44,7 +49,7 @@ pub(super) fn print_case(case: Case, turns: &[Turns; 2]) {
         "denied",
         "by fail mode",
     ]);
-    for (name, turns) in NAMES.iter().zip(turns) {
+    for (name, turns) in names.iter().zip(turns) {
         let rates = || turns.iter().map(|turn| turn.tally.rate());
         let latency = |quantile: f64| {
             let us = |turn: &Turn| turn.tally.latencies_ns.value_at_quantile(quantile) as f64 / 1e3;
@@ -121,7 +126,7 @@ pub(super) fn ratio_line(results: &[[Turns; 2]; 3]) -> String {
     )
 }
 
-fn commands(turn: &Turn) -> f64 {
+pub(super) fn commands(turn: &Turn) -> f64 {
     per_decision(turn, turn.spent.commands as f64)
 }
 
@@ -129,6 +134,6 @@ fn per_decision(turn: &Turn, whole: f64) -> f64 {
     whole / turn.tally.decisions().max(1) as f64
 }
 
-fn middle(turns: &[Turn], figure: impl Fn(&Turn) -> f64) -> f64 {
+pub(super) fn middle(turns: &[Turn], figure: impl Fn(&Turn) -> f64) -> f64 {
     median(turns.iter().map(figure).collect())
 }

@@ -19,7 +19,7 @@ fn count(issuer: &LeaseIssuer, lease: &Lease, fleet: Option<&Fleet>) -> usize {
 
 #[test]
 fn one_lease_asks_for_so_much_at_most() {
-    let (issuer, fleet) = (LeaseIssuer::new(1).unwrap(), Fleet::new(b""));
+    let (issuer, fleet) = (LeaseIssuer::new(1).unwrap(), Fleet::new(b"", 1));
     for (holds, expected) in [(1, 1), (128, 128), (10_000, 128)] {
         assert_eq!(count(&issuer, &lease(&issuer, holds).sealed(&fleet), Some(&fleet)), expected);
     }
@@ -28,7 +28,7 @@ fn one_lease_asks_for_so_much_at_most() {
 #[test]
 fn only_the_fleet_that_sealed_a_lease_takes_it_back() {
     let issuer = LeaseIssuer::new(1).unwrap();
-    let [fleet, other] = [&b"secret"[..], b"another"].map(Fleet::new);
+    let [fleet, other] = [&b"secret"[..], b"another"].map(|secret| Fleet::new(secret, 1));
     let mut given = lease(&issuer, 2);
     given.add(b"key", Holder::from_number(3));
     assert_eq!(count(&issuer, &given, Some(&fleet)), 0, "it has no seal");

@@ -9,6 +9,7 @@ use tollgate_store::authority::{Act, Question};
 
 use super::{Meeting, Shared};
 use crate::engine::Scratch;
+use crate::leasing::LeasedCharge;
 use crate::pending::{Asked, Pending, Taken, act, unasked};
 use crate::verdict::{DecidedBy, Force, Usual};
 
@@ -34,12 +35,12 @@ impl Meeting<'_> {
         let unbooked: Usual<Taken> = excused.map(|index| self.units(index, None)).collect();
         let (passes, taken) = self.take_here(scratch);
         let shared = std::mem::take(&mut self.shared);
-        let (mut asked, mut questions) = (Usual::new(), Usual::new());
+        let (mut asked, mut questions, mut spent) = (Usual::new(), Usual::new(), Usual::new());
         let books_quota = |shared: &Shared| self.is_booking_quota(shared.index);
         let any_books_quota = !unbooked.is_empty() || shared.iter().any(books_quota);
         for (shared, refund) in shared.into_iter().zip(refunds) {
             let books_later = self.is_booking_quota(shared.index);
-            let Shared { index, counter, pin, terms } = shared;
+            let Shared { index, counter, pin, terms, leased } = shared;
             let Charge { key, limit, cost, intent, .. } = self.charges[index];
             let is_quota = self.answer.rulings[index].force == Force::Quota;
             let (is_asked, intent) = match intent {
@@ -50,9 +51,22 @@ impl Meeting<'_> {
                 // Whether another quota rule admits is what a booking on a quota rule depends on.
                 _ => (is_quota && any_books_quota, Intent::Peek),
             };
+            let charge = self.charges[index];
+            let leased =
+                leased.map(|terms| LeasedCharge { index, charge, intent, counter: &counter, pin, terms });
+            let purse = leased.as_ref().map(LeasedCharge::purse);
+            if let Some(leased) = leased.filter(|_| passes && refund.is_none() && !books_later)
+                && let Some((decision, here)) = self.engine.spend_leased(&leased, self.now)
+            {
+                let ruling = &mut self.answer.rulings[index];
+                (ruling.decision, ruling.decided_by) = (decision, DecidedBy::Lease);
+                spent.extend(here);
+                continue;
+            }
             if is_asked {
                 let act = refund.unwrap_or_else(|| act(intent, cost));
-                asked.push(Asked { index, key, limit: limit.clone(), cost, intent, books_later, terms });
+                let limit = limit.clone();
+                asked.push(Asked { index, key, limit, cost, intent, books_later, terms, purse });
                 questions.push((Question { key: counter.name, limit: counter.limit, act }, pin));
             } else {
                 let ruling = &mut self.answer.rulings[index];
@@ -61,7 +75,18 @@ impl Meeting<'_> {
         }
         let Meeting { answer, now, has_lenient_quota, .. } = self;
         let hold_keys = Vec::new();
-        Pending { answer, snapshot, now, has_lenient_quota, taken, unbooked, asked, questions, hold_keys }
+        Pending {
+            answer,
+            snapshot,
+            now,
+            has_lenient_quota,
+            taken,
+            spent,
+            unbooked,
+            asked,
+            questions,
+            hold_keys,
+        }
     }
 
     /// Charges on quota rules of this process for what is spent already.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use tollgate::authority::{Act, Directed, Failure, Grant, Question, SharedKey};
-use tollgate::core::{Ask, Cost, Decision, Holder, Limit, Outcome, Refund, Span, State, Time};
+use tollgate::core::{Ask, Cost, Decision, Holder, LeaseRest, Limit, Outcome, Refund, Span, State, Time};
 use tollgate::{Engine, Lease, Pending, Request, RequestError, Resumed, Step, Verdict};
 
 #[derive(Default)]
@@ -31,6 +31,7 @@ impl Authority {
             }
             (_, state) => (limit.decide(state, ask), None),
         };
+        let mut leased = 0;
         let (decision, holder) = match *act {
             Act::Peek(cost) => ask(state, Ask::peek(cost, at)),
             Act::Take(cost) => ask(state, Ask::take(cost, at)),
@@ -44,8 +45,17 @@ impl Authority {
                 *state = limit.fresh();
                 ask(state, Ask::peek(Cost::ZERO, at))
             }
+            Act::Lease { units, nodes, .. } => {
+                let (decision, units) = limit.lease(state, units, nodes.into(), at);
+                leased = units;
+                (decision, None)
+            }
+            Act::Return(LeaseRest { units, counted_at, .. }) => {
+                limit.give_back(state, Refund { counted_at, ..Refund::at_once(units, at) });
+                ask(state, Ask::peek(Cost::ZERO, at))
+            }
         };
-        Grant { decision: in_nanoseconds(decision, tick_ns), at, holder }
+        Grant { decision: in_nanoseconds(decision, tick_ns), at, holder, leased }
     }
 }
 

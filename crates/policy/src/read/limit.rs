@@ -45,8 +45,22 @@ impl Reader<'_, '_> {
             reader.choice(entry, keys::FAIL_MODES, &[FailMode::Open, FailMode::Closed, FailMode::Local])
         });
         let local_fraction = self.field(fields, "local_fraction", Reader::fraction);
-        self.check_fail_mode(&fail_mode, &local_fraction);
-        let allowance = allowance.flatten()?;
+        let strict = self.field(fields, "strict", Reader::boolean);
+        let is_leased = consistency.given().is_some_and(|given| given.value == Consistency::Leased);
+        if !is_leased {
+            self.check_fail_mode(&fail_mode, &local_fraction);
+            self.check_strict(&strict);
+        }
+        let mut allowance = allowance.flatten()?;
+        let mut tiers = tiers;
+        if is_leased {
+            let is_strict = strict.given().is_some_and(|given| given.value);
+            for allowance in std::iter::once(&mut allowance).chain(tiers.iter_mut().map(|(_, tier)| tier)) {
+                if let Allowance::Quota(quota) = allowance {
+                    quota.lease(is_strict, local_fraction.given().map(|given| given.value));
+                }
+            }
+        }
         let allowances = std::iter::once(&allowance).chain(tiers.iter().map(|(_, allowance)| allowance));
         self.check_consistency(&consistency, allowances);
         Some(RuleLimit {
@@ -59,6 +73,7 @@ impl Reader<'_, '_> {
             consistency: consistency.value(),
             fail_mode: fail_mode.value().unwrap_or_default(),
             local_percent: local_fraction.value(),
+            strict: strict.value().unwrap_or_default(),
         })
     }
 
@@ -212,6 +227,13 @@ impl Reader<'_, '_> {
             let hint = "write `consistency: local`, or smaller numbers: a shared count can tell apart 2^53 \
                         (about 9 quadrillion) unit-seconds";
             self.wrong(given.mark, what, hint);
+        }
+    }
+
+    fn check_strict(&mut self, strict: &Found<bool>) {
+        if let Some(strict) = strict.given().filter(|strict| strict.value) {
+            let what = "`strict` has no meaning unless `consistency` is `leased`";
+            self.wrong(strict.key_mark, what, "write `consistency: leased`, or remove it");
         }
     }
 

@@ -20,7 +20,7 @@ use super::verdict::{Redirect, Verdict};
 use crate::connection::{Broken, error_code};
 use crate::fleet::{Fleet, Learnt};
 use crate::script::{self, Digests};
-use crate::ticket::{Delivery, Ticket, undo};
+use crate::ticket::{Delivery, Ticket};
 use crate::topology::Moved;
 use crate::wire::{Arguments, Commands, Reply};
 
@@ -204,18 +204,19 @@ impl Air {
             }
             let (key, limit) = (list.key(), Arc::clone(list.limit()));
             for asked in list.asks.drain(..) {
-                let Some(grant) = answers.next(&limit) else {
+                let Some(grant) = answers.next(&limit, asked.act) else {
                     ground.state.answer(asked.ticket, Err(Failure::Refused), ground.now);
                     continue;
                 };
                 let learnt = Learnt { grant: &grant, limit: &limit, sent_at: departed };
                 ground.fleet.learn(key, asked.act, &learnt);
                 let pass = asked.ticket.pass;
+                let question = Question { key, limit: Arc::clone(&limit), act: asked.act };
                 if ground.state.answer(asked.ticket, Ok(grant), ground.now) == Delivery::TooLate
-                    && let Some(act) = undo(asked.act, &grant)
+                    && let Some(act) = question.undo(&grant)
                 {
                     ground.state.tally.late_grants += 1;
-                    let question = Question { key, limit: Arc::clone(&limit), act };
+                    let question = Question { act, ..question };
                     ground.state.tell(Debt { question, since: ground.now }, pass, ground.now);
                 }
             }

@@ -81,6 +81,7 @@ impl Gate {
         let since = self.clock.now();
         let step = self.engine.begin(request, since);
         let step = step.inspect_err(|_| self.metrics.observe_bad_request(protocol))?;
+        self.ring();
         Ok(Begun { gate: self, step, lease: None, protocol, is_peek: request.peek, since })
     }
 
@@ -146,7 +147,7 @@ impl Gate {
     }
 
     /// Tells shared counters what nobody waits for.
-    fn send(&self, questions: Vec<Directed>) {
+    pub(super) fn send(&self, questions: Vec<Directed>) {
         if let Some(store) = self.store.as_ref().filter(|_| !questions.is_empty()) {
             store.send(questions);
         }

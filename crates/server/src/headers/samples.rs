@@ -68,6 +68,7 @@ pub(crate) fn limit(limit: Limit, units: u64, period: Period) -> RuleLimit {
         consistency: None,
         fail_mode: FailMode::Local,
         local_percent: None,
+        strict: false,
     }
 }
 

@@ -323,6 +323,7 @@ fn the_store() {
     let lines: Vec<&str> = text.lines().filter(is_of_store).collect();
     assert_snapshot!(lines.join("\n"), @r#"
     ratelimit_failopen_total 1
+    ratelimit_shared_decisions_total{decided_by="lease"} 0
     ratelimit_shared_decisions_total{decided_by="authority"} 1
     ratelimit_shared_decisions_total{decided_by="fail_local"} 0
     ratelimit_shared_decisions_total{decided_by="fail_open"} 1

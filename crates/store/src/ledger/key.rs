@@ -21,6 +21,7 @@ use rapidhash::v3::{RapidSecrets, rapidhash_v3_inline};
 use tollgate_core::{Algorithm, Limit, Time};
 
 use super::LedgerError;
+use crate::authority::mix;
 use crate::table::Tag;
 
 /// A key of one ledger. Meaningless to any other.
@@ -38,6 +39,11 @@ impl Key {
     #[inline]
     pub(crate) fn tag_of(self, shape: u64) -> Tag {
         Tag::of(self.0 ^ shape)
+    }
+
+    /// A number for the key under a limit of this shape, by which whatever else this process keeps of it can be found.
+    pub fn number(self, shape: u64) -> u64 {
+        mix(self.0 ^ shape)
     }
 
     /// A number below `count` that belongs to the key.

@@ -70,6 +70,7 @@ fn policy(name: &str, limit: Option<Limit>) -> PolicySpec {
         consistency: None,
         fail_mode: FailMode::default(),
         local_percent: None,
+        strict: false,
     };
     let rule = Rule {
         enabled: true,

@@ -1,0 +1,128 @@
+//! What must hold: the published bounds, and that no unit is spent twice.
+
+use std::collections::HashMap;
+
+use tollgate_core::{Ask, Cost, Limit, Rate, SlidingLog, Span, State, SubWindows, Time, TokenBucket};
+use tollgate_core::{FixedWindow, OldestCounts, SlidingWindow};
+
+use super::draw::{Kind, Numbers, Schedule};
+
+/// A request that passed, when, and by how many units.
+#[derive(Clone, Copy, Debug)]
+struct Passed {
+    at_us: u64,
+    units: u64,
+}
+
+/// What is known of one lease.
+#[derive(Clone, Copy, Debug, Default)]
+struct Account {
+    granted: u64,
+    spent: u64,
+    returned: u64,
+}
+
+/// Judges one run.
+pub(super) struct Judge {
+    /// What all that passes has to be admitted by.
+    bound: Limit,
+    state: State,
+    passed: Vec<Passed>,
+    accounts: HashMap<u64, Account>,
+    pub(super) spent: u64,
+}
+
+impl Judge {
+    pub(super) fn new(schedule: &Schedule) -> Judge {
+        let bound = bound(schedule);
+        let state = bound.fresh();
+        Judge { bound, state, passed: Vec::new(), accounts: HashMap::new(), spent: 0 }
+    }
+
+    /// A request has passed. What the authority decided comes to be known a little later.
+    pub(super) fn passes(&mut self, at_us: u64, units: u64) -> Result<(), String> {
+        let passed = Passed { at_us, units };
+        let is_last = self.passed.last().is_none_or(|last| last.at_us <= at_us);
+        let at = self.passed.partition_point(|other| other.at_us <= at_us);
+        self.passed.insert(at, passed);
+        if is_last {
+            return self.admit(passed);
+        }
+        self.state = self.bound.fresh();
+        for passed in self.passed.clone() {
+            self.admit(passed)?;
+        }
+        Ok(())
+    }
+
+    fn admit(&mut self, Passed { at_us, units }: Passed) -> Result<(), String> {
+        let ask = Ask::take(Cost::new(units), Time::from_ticks(at_us));
+        let decision = self.bound.decide(&mut self.state, ask);
+        if decision.is_allowed() {
+            return Ok(());
+        }
+        Err(format!("{units} units at {at_us} are beyond the bound {:?}: {decision:?}", self.bound))
+    }
+
+    pub(super) fn granted(&mut self, lease: u64, units: u64) {
+        self.accounts.entry(lease).or_default().granted += units;
+    }
+
+    pub(super) fn spends(&mut self, lease: u64, units: u64) -> Result<(), String> {
+        self.spent += units;
+        self.book(lease, |account| account.spent += units)
+    }
+
+    /// Units that the authority gave to one request pass with it.
+    pub(super) fn takes(&mut self, ticket: u64, units: u64) -> Result<(), String> {
+        self.book(ticket, |account| account.spent += units)
+    }
+
+    pub(super) fn returned(&mut self, lease: u64, units: u64) -> Result<(), String> {
+        self.book(lease, |account| account.returned += units)
+    }
+
+    fn book(&mut self, lease: u64, book: impl Fn(&mut Account)) -> Result<(), String> {
+        let account = self.accounts.entry(lease).or_default();
+        book(account);
+        if account.spent + account.returned > account.granted {
+            return Err(format!("lease {lease}: {account:?}: more is spent and given back than was granted"));
+        }
+        Ok(())
+    }
+}
+
+/// A limit that admits exactly what the published bound allows.
+fn bound(schedule: &Schedule) -> Limit {
+    let whole = schedule.largest_numbers();
+    let out_max = schedule.nodes * schedule.node_units_max();
+    let has_steps = schedule.faults.clock_step > 0;
+    let slack = match whole.kind {
+        // A lease of a window ends with it, as long as nobody moves the clock.
+        Kind::FixedWindow | Kind::SlidingWindow | Kind::SubWindows => {
+            if has_steps {
+                out_max
+            } else {
+                0
+            }
+        }
+        _ if schedule.is_strict => 0,
+        Kind::Bucket if !has_steps && schedule.faults.change == 0 => {
+            let interval_us = (whole.period_ms * 1_000).div_ceil(whole.units);
+            out_max.min((schedule.life_ns / 1_000).div_ceil(interval_us))
+        }
+        Kind::Bucket | Kind::Log => out_max,
+    };
+    widened(whole, slack)
+}
+
+fn widened(Numbers { kind, units, period_ms, burst }: Numbers, slack: u64) -> Limit {
+    let rate = |units| Rate::new(units, Span::from_ticks(period_ms * 1_000)).unwrap();
+    match kind {
+        Kind::Bucket => TokenBucket::new(rate(units), burst + slack).unwrap().into(),
+        Kind::FixedWindow => FixedWindow::new(rate(units + slack)).into(),
+        Kind::SlidingWindow => SlidingWindow::new(rate(units + slack)).into(),
+        Kind::SubWindows => SubWindows::new(rate(units + slack), 5, OldestCounts::Whole).unwrap().into(),
+        Kind::Log => SlidingLog::new(rate(units + slack)).unwrap().into(),
+    }
+}

@@ -1,0 +1,408 @@
+//! The run: events in the order of their moments, and what follows from each.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::fmt;
+use std::sync::Arc;
+
+use tollgate_core::{Cost, Time};
+use tollgate_store::authority::{Act, Grant, Question};
+use tollgate_store::lease::Errand;
+
+use super::authority::Authority;
+use super::draw::{Dice, MS, START, Schedule, Terms};
+use super::judge::Judge;
+use super::node::{Heard, Node};
+
+/// How long an answer is waited for.
+const PATIENCE_NS: u64 = 20 * MS;
+/// So often in the life of a lease, a node looks after its purses.
+const TENDS: u64 = 8;
+const TENDS_MAX: u64 = 64;
+/// The most errands that a node takes at once.
+const ERRANDS_MAX: usize = 16;
+
+/// What a run came to.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Outcome {
+    /// Events in all.
+    pub events: u64,
+    /// Units that were spent of leases.
+    pub spent_of_leases: u64,
+    /// Units that the authority has granted one request at a time.
+    pub taken: u64,
+    /// Requests that did not pass.
+    pub denied: u64,
+    /// Units that came back.
+    pub returned: u64,
+}
+
+impl Outcome {
+    /// Adds another run.
+    pub fn add(&mut self, other: &Outcome) {
+        self.events += other.events;
+        self.spent_of_leases += other.spent_of_leases;
+        self.taken += other.taken;
+        self.denied += other.denied;
+        self.returned += other.returned;
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Outcome { events, spent_of_leases, taken, denied, returned } = self;
+        write!(
+            f,
+            "events={events} spent_of_leases={spent_of_leases} taken={taken} denied={denied} returned={returned}"
+        )
+    }
+}
+
+/// Something that must not happen.
+#[derive(Clone, Debug)]
+pub struct Violation {
+    /// What replays it.
+    pub seed: u64,
+    /// How many events had happened.
+    pub events: u64,
+    /// What happened.
+    pub what: String,
+    /// In which world.
+    pub schedule: Schedule,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Violation { seed, events, what, schedule } = self;
+        write!(f, "seed {seed}, after {events} events: {what}\n{schedule:#?}")
+    }
+}
+
+enum Event {
+    Request,
+    Arrive { node: usize, epoch: u64, ticket: u64, question: Question },
+    Reply { node: usize, epoch: u64, ticket: u64, grant: Grant, judged_us: u64 },
+    GiveUp { node: usize, epoch: u64, ticket: u64 },
+    Tend { node: usize },
+}
+
+struct Planned {
+    at: u64,
+    turn: u64,
+    event: Event,
+}
+
+struct World<'a> {
+    schedule: &'a Schedule,
+    dice: Dice,
+    now: u64,
+    turn: u64,
+    planned: BinaryHeap<Reverse<Planned>>,
+    nodes: Vec<Node>,
+    authority: Authority,
+    /// How far the authority's clock is ahead of the beginning's, and how much of that it has jumped forward.
+    offset_ns: i64,
+    jumped_ns: u64,
+    has_changed: bool,
+    judge: Judge,
+    tickets: u64,
+    outcome: Outcome,
+}
+
+/// Runs the schedule to its end, or to the first violation.
+pub fn run(schedule: &Schedule) -> Result<Outcome, Box<Violation>> {
+    let mut world = World::new(schedule);
+    let result = world.play().and_then(|()| world.wind_up());
+    world.outcome.spent_of_leases = world.judge.spent;
+    match result {
+        Ok(()) => Ok(world.outcome),
+        Err(what) => {
+            let (seed, events, schedule) = (schedule.seed, world.outcome.events, schedule.clone());
+            Err(Violation { seed, events, what, schedule }.into())
+        }
+    }
+}
+
+impl<'a> World<'a> {
+    fn new(schedule: &'a Schedule) -> World<'a> {
+        let mut dice = Dice::new(!schedule.seed);
+        let nodes = (0..schedule.nodes).map(|_| Node::new(schedule, &mut dice)).collect();
+        let mut world = World {
+            schedule,
+            dice,
+            now: START,
+            turn: 0,
+            planned: BinaryHeap::new(),
+            nodes,
+            authority: Authority::new(&schedule.first.shared),
+            offset_ns: 0,
+            jumped_ns: 0,
+            has_changed: false,
+            judge: Judge::new(schedule),
+            tickets: 0,
+            outcome: Outcome::default(),
+        };
+        world.plan(0, Event::Request);
+        for node in 0..world.nodes.len() {
+            let first = world.dice.below(world.tend_ns());
+            world.plan(first, Event::Tend { node });
+        }
+        world
+    }
+
+    fn play(&mut self) -> Result<(), String> {
+        while let Some(Reverse(Planned { at, event, .. })) = self.planned.pop() {
+            self.now = at;
+            self.outcome.events += 1;
+            self.happen(event)?;
+            self.misfortune();
+            self.check()?;
+        }
+        Ok(())
+    }
+
+    fn happen(&mut self, event: Event) -> Result<(), String> {
+        match event {
+            Event::Request => self.request(),
+            Event::Arrive { node, epoch, ticket, question } => self.arrive(node, epoch, ticket, &question),
+            Event::Reply { node, epoch, ticket, grant, judged_us } => {
+                if self.nodes[node].epoch != epoch {
+                    return Ok(()); // There is nobody who could hear it.
+                }
+                if let Some(thawed) = self.frozen(node) {
+                    self.plan(thawed, Event::Reply { node, epoch, ticket, grant, judged_us });
+                    return Ok(());
+                }
+                self.reply(node, ticket, &grant, judged_us)
+            }
+            Event::GiveUp { node, epoch, ticket } => {
+                if let Some(thawed) = self.frozen(node) {
+                    self.plan(thawed, Event::GiveUp { node, epoch, ticket });
+                } else if self.nodes[node].epoch == epoch && self.nodes[node].give_up(ticket, self.now) {
+                    self.outcome.denied += 1;
+                }
+                Ok(())
+            }
+            Event::Tend { node } => {
+                if self.frozen(node).is_none() {
+                    let clock = self.nodes[node].clock(self.now);
+                    self.nodes[node].purses.tend(clock);
+                    self.run_errands(node);
+                }
+                if self.now < self.last_tend() {
+                    self.plan(self.tend_ns(), Event::Tend { node });
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// A request at one of the nodes, and the plan of the next one.
+    fn request(&mut self) -> Result<(), String> {
+        let gap = self.dice.below(2 * self.schedule.gap_ns) + 1;
+        if self.now + gap < self.schedule.ends_at {
+            self.plan(gap, Event::Request);
+        }
+        let count = self.nodes.len() as u64;
+        let first = self.dice.below(10) < self.schedule.skew;
+        let node = if first { 0 } else { usize::try_from(self.dice.below(count)).unwrap() };
+        if self.frozen(node).is_some() {
+            return Ok(()); // It goes to nobody.
+        }
+        let units = self.dice.between(1, self.schedule.cost_max);
+        let spent = self.nodes[node].spend(units, self.now);
+        if let Some(spent) = spent {
+            for (lease, units) in spent.parts() {
+                self.judge.spends(lease, units)?;
+            }
+            self.judge.passes(self.judged_us(), units)?;
+        } else {
+            let question = self.nodes[node].question(Act::Take(Cost::new(units)));
+            self.send(node, &question, None);
+        }
+        self.run_errands(node);
+        Ok(())
+    }
+
+    fn run_errands(&mut self, node: usize) {
+        for errand in self.nodes[node].purses.take_errands(ERRANDS_MAX) {
+            self.send(node, &errand.question.0.clone(), Some(errand));
+        }
+    }
+
+    /// Sends a question on its way, and plans the end of all patience.
+    fn send(&mut self, node: usize, question: &Question, errand: Option<Errand>) {
+        self.tickets += 1;
+        let (ticket, epoch) = (self.tickets, self.nodes[node].epoch);
+        self.nodes[node].ask(ticket, question.clone(), errand);
+        self.plan(PATIENCE_NS, Event::GiveUp { node, epoch, ticket });
+        // What is undone has no number by which a second time could be told: there the driver relies on its connection, which repeats nothing.
+        let may_repeat = !matches!(question.act, Act::GiveBack { .. });
+        self.carry(may_repeat, || Event::Arrive { node, epoch, ticket, question: question.clone() });
+    }
+
+    /// The network: loses, repeats, delays.
+    fn carry(&mut self, may_repeat: bool, event: impl Fn() -> Event) {
+        let faults = self.schedule.faults;
+        let copies = u8::from(!self.dice.happens(faults.loss));
+        let copies = if may_repeat && self.dice.happens(faults.repeat) { copies + 1 } else { copies };
+        for _ in 0..copies {
+            let times = if self.dice.happens(faults.late) { 50 } else { 1 };
+            let delay = self.dice.below(faults.latency_ns * times) + 1;
+            self.plan(delay, event());
+        }
+    }
+
+    /// A question arrives at the authority.
+    fn arrive(&mut self, node: usize, epoch: u64, ticket: u64, question: &Question) -> Result<(), String> {
+        let (grant, done) = self.authority.answer(question, self.authority_time());
+        match question.act {
+            Act::Lease { number, .. } => self.judge.granted(number, grant.leased),
+            Act::Take(cost) if grant.decision.is_allowed() => self.judge.granted(ticket, cost.units()),
+            _ => {}
+        }
+        if let Some((lease, units)) = done.returned {
+            self.outcome.returned += units;
+            self.judge.returned(lease, units)?;
+        }
+        let judged_us = self.judged_us();
+        self.carry(true, || Event::Reply { node, epoch, ticket, grant, judged_us });
+        Ok(())
+    }
+
+    fn reply(&mut self, node: usize, ticket: u64, grant: &Grant, judged_us: u64) -> Result<(), String> {
+        match self.nodes[node].hear(ticket, grant, self.now) {
+            None | Some(Heard::Errand | Heard::TooLate(None)) => {}
+            // Undone after somebody has set the clock back, it would be too much, by that time at most. That is not what is tried here.
+            Some(Heard::TooLate(Some(Act::GiveBack { .. }))) if self.schedule.faults.clock_step > 0 => {}
+            Some(Heard::TooLate(Some(act))) => {
+                let question = self.nodes[node].question(act);
+                self.send(node, &question, None);
+            }
+            Some(Heard::Answer(question)) => {
+                if let Act::Take(cost) = question.act {
+                    if grant.decision.is_allowed() {
+                        self.outcome.taken += cost.units();
+                        self.judge.takes(ticket, cost.units())?;
+                        self.judge.passes(judged_us, cost.units())?;
+                    } else {
+                        self.outcome.denied += 1;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Things that just happen.
+    fn misfortune(&mut self) {
+        let faults = self.schedule.faults;
+        let node = usize::try_from(self.dice.below(self.schedule.nodes)).unwrap();
+        if self.dice.happens(faults.crash) {
+            self.nodes[node].restart(self.schedule, &mut self.dice);
+        }
+        if self.dice.happens(faults.freeze) {
+            let span = self.dice.below(2 * self.schedule.life_ns);
+            self.nodes[node].frozen_until = self.now + span;
+        }
+        if self.dice.happens(faults.clock_step) {
+            self.step_clock();
+        }
+        if self.dice.happens(faults.change) {
+            self.has_changed = true;
+        }
+        if self.has_changed {
+            let Terms { shared, budget, .. } = &self.schedule.changed;
+            self.nodes[node].limit = Arc::clone(shared);
+            self.nodes[node].budget = *budget;
+        }
+    }
+
+    /// Somebody sets the authority's clock. Windows are judged by its time, so there it only goes forward.
+    fn step_clock(&mut self) {
+        let step = self.dice.below(self.schedule.life_ns) / 1_000 * 1_000;
+        if self.dice.happens(500) || self.schedule.has_windows() {
+            self.offset_ns += step.cast_signed();
+            self.jumped_ns += step;
+        } else {
+            self.offset_ns -= step.cast_signed();
+        }
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let units_max = self.schedule.node_units_max();
+        for (number, node) in self.nodes.iter().enumerate() {
+            let (_, out) = node.units(self.now);
+            if out > units_max {
+                return Err(format!("node {number} has {out} units, and may have {units_max}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// After everything: nothing is left anywhere.
+    fn wind_up(&mut self) -> Result<(), String> {
+        for (number, node) in self.nodes.iter().enumerate() {
+            let (units, out) = node.units(self.now);
+            let keys = node.purses.keys();
+            if (units, out, keys) != (0, 0, 0) {
+                return Err(format!("node {number} still has {units} of {out} units in {keys} purses"));
+            }
+        }
+        Ok(())
+    }
+
+    /// How long a node will still be frozen, if it is. Not beyond the end.
+    fn frozen(&self, node: usize) -> Option<u64> {
+        let until = self.nodes[node].frozen_until.min(self.schedule.ends_at + 2 * self.schedule.life_ns);
+        until.checked_sub(self.now).filter(|&left| left > 0)
+    }
+
+    fn tend_ns(&self) -> u64 {
+        // Not too often in a long run.
+        (self.schedule.life_ns / TENDS).max((self.schedule.ends_at - START) / TENDS_MAX)
+    }
+
+    /// By when every purse must be empty and forgotten.
+    fn last_tend(&self) -> u64 {
+        self.schedule.ends_at
+            + 5 * self.schedule.life_ns
+            + 4 * PATIENCE_NS
+            + 100 * self.schedule.faults.latency_ns
+    }
+
+    fn authority_time(&self) -> Time {
+        let now = self.now.checked_add_signed(self.offset_ns).unwrap();
+        Time::from_ticks(now / 1_000)
+    }
+
+    /// Now, in microseconds, on a clock that jumps forward with the authority's and never back.
+    fn judged_us(&self) -> u64 {
+        (self.now + self.jumped_ns) / 1_000
+    }
+
+    fn plan(&mut self, delay: u64, event: Event) {
+        self.turn += 1;
+        self.planned.push(Reverse(Planned { at: self.now + delay, turn: self.turn, event }));
+    }
+}
+
+impl PartialEq for Planned {
+    fn eq(&self, other: &Planned) -> bool {
+        self.turn == other.turn
+    }
+}
+
+impl Eq for Planned {}
+
+impl PartialOrd for Planned {
+    fn partial_cmp(&self, other: &Planned) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Planned {
+    fn cmp(&self, other: &Planned) -> std::cmp::Ordering {
+        (self.at, self.turn).cmp(&(other.at, other.turn))
+    }
+}

@@ -1,0 +1,48 @@
+//! The simulated fleet: a hundred thousand schedules, in four parts that run side by side.
+#![allow(clippy::panic, clippy::unwrap_used)] // A test stops at the first surprise.
+
+use tollgate_testkit::simulation::{Outcome, Schedule, run};
+
+const PART: u64 = 25_000;
+
+fn check(part: u64) {
+    let mut total = Outcome::default();
+    for seed in part * PART..(part + 1) * PART {
+        match run(&Schedule::draw(seed)) {
+            Ok(outcome) => total.add(&outcome),
+            Err(violation) => panic!("{violation}"),
+        }
+    }
+    // A fleet that never leases, or never lets anything go, would keep every bound.
+    assert!(total.spent_of_leases > 10 * PART, "{total}");
+    assert!(total.returned > PART, "{total}");
+    assert!(total.denied > PART, "{total}");
+}
+
+#[test]
+fn schedules_keep_the_bounds_1() {
+    check(0);
+}
+
+#[test]
+fn schedules_keep_the_bounds_2() {
+    check(1);
+}
+
+#[test]
+fn schedules_keep_the_bounds_3() {
+    check(2);
+}
+
+#[test]
+fn schedules_keep_the_bounds_4() {
+    check(3);
+}
+
+#[test]
+fn a_seed_replays_its_run() {
+    for seed in 0..200 {
+        let outcomes = [(); 2].map(|()| run(&Schedule::draw(seed)).unwrap().to_string());
+        assert_eq!(outcomes[0], outcomes[1], "seed {seed}");
+    }
+}
