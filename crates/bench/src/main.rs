@@ -11,10 +11,13 @@ mod fleet;
 mod flood;
 mod hostile;
 mod keys;
+mod leased_fleet;
 mod ledger;
 mod pauses;
+mod propagation;
 mod resident;
 mod table;
+mod tenants;
 mod timer;
 mod upkeep;
 mod wire;
@@ -42,6 +45,8 @@ enum Command {
     Ledger(ledger::LedgerArgs),
     /// Time per decision through rules and descriptors, beside the bare ledger and governor
     Engine(engine::EngineArgs),
+    /// A million tenants with numbers of their own: time to load, memory, time of one more, and what decisions pay
+    Tenants(tenants::TenantsArgs),
     /// The longest that single decisions take while the table grows, reclaims or evicts
     Pauses(pauses::PausesArgs),
     /// Memory and exactness under a flood of new keys; fails if either suffers
@@ -56,6 +61,10 @@ enum Command {
     Leases(authority::leases::LeasesArgs),
     /// Four servers on one Redis: whether the fleet ever admits more than its limits; fails if it does
     Fleet(fleet::FleetArgs),
+    /// The same with leases: admitted beside the limit, the bound and one exact limiter; fails beyond the bound
+    LeasedFleet(leased_fleet::LeasedFleetArgs),
+    /// How long a change takes from one server to another, over one PostgreSQL; fails if they do not agree in the end
+    Propagation(propagation::PropagationArgs),
     /// What callers see while Redis is killed, frozen, slow, moved or full: latencies, and when exact decisions are back
     Faults(faults::FaultsArgs),
     /// Every attack on a server of its own: outcome, memory, and how others were served; fails if one did harm
@@ -66,6 +75,9 @@ enum Command {
     /// The child process of `ledger` that fills one table and prints by how much it grew
     #[command(hide = true)]
     Memory(ledger::MemoryArgs),
+    /// The child process of `tenants` that loads them and prints by how much it grew
+    #[command(hide = true)]
+    TenantsMemory(tenants::TenantsMemoryArgs),
     /// The child process of `wire` that is one of the servers
     #[command(hide = true)]
     WireServer(wire::ServerArgs),
@@ -85,6 +97,7 @@ fn run(command: Command) -> Result<(), Box<dyn Error>> {
     match command {
         Command::Ledger(args) => ledger::run(&args),
         Command::Engine(args) => engine::run(&args),
+        Command::Tenants(args) => tenants::run(&args),
         Command::Pauses(args) => pauses::run(&args),
         Command::Flood(args) => flood::run(&args),
         Command::Accuracy(args) => accuracy::run(&args),
@@ -92,10 +105,13 @@ fn run(command: Command) -> Result<(), Box<dyn Error>> {
         Command::Redis(args) => authority::run(&args),
         Command::Leases(args) => authority::leases::run(&args),
         Command::Fleet(args) => fleet::run(&args),
+        Command::LeasedFleet(args) => leased_fleet::run(&args),
+        Command::Propagation(args) => propagation::run(&args),
         Command::Faults(args) => faults::run(&args),
         Command::Hostile(args) => hostile::run(&args),
         Command::Serve(args) => hostile::run_server(&args),
         Command::Memory(args) => ledger::run_memory(&args),
+        Command::TenantsMemory(args) => tenants::run_memory(&args),
         Command::WireServer(args) => wire::run_server(&args),
     }
 }

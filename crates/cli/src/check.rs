@@ -1,17 +1,19 @@
 //! `tollgate check`: asks a server from the shell.
 
-mod client;
-
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
-use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command, value_parser};
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use http::Method;
 use serde_json::{Value, json};
 
-use self::client::Server;
+use crate::client::{Ask, Server};
 use crate::failure::Failure;
-use crate::{descriptor, print_bytes};
+use crate::{print_bytes, subject};
 
+/// A person waits no longer than this.
+const TIMEOUT: Duration = Duration::from_secs(5);
 /// What the command answers with when the request is denied, for scripts.
 const DENIED: u8 = 3;
 
@@ -41,18 +43,9 @@ pub(crate) fn command() -> Command {
                 .value_parser(value_parser!(PathBuf))
                 .help("The authority that vouches for an https:// server, in PEM"),
         )
-        .arg(text("policy", "A named policy").conflicts_with_all(["domain", "entries"]).requires("key"))
-        .arg(text("key", "Whom the policy counts").requires("policy"))
+        .args(subject::args())
+        .group(subject::group().required(true))
         .arg(text("tier", "The tier of whoever asks").requires("policy"))
-        .arg(text("domain", "The domain of a descriptor").requires("entries"))
-        .group(ArgGroup::new("subject").args(["policy", "domain"]).required(true))
-        .arg(
-            Arg::new("entries")
-                .num_args(1..)
-                .value_name("KEY=VALUE")
-                .requires("domain")
-                .help("The entries of the descriptor, in order"),
-        )
         .arg(
             Arg::new("cost")
                 .long("cost")
@@ -78,7 +71,15 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
         token: matches.get_one::<String>("token").map(String::as_str),
         ca: matches.get_one::<PathBuf>("ca").map(PathBuf::as_path),
     };
-    let answer = asked.post(path, &question(matches)?)?;
+    let ask = Ask {
+        method: Method::POST,
+        path,
+        fields: Vec::new(),
+        body: Some(question(matches)?.to_string()),
+        timeout: TIMEOUT,
+        may_repeat: false, // It would be counted twice.
+    };
+    let answer = asked.client()?.ask(&ask)?;
     let Ok(body) = serde_json::from_str::<Value>(&answer.body) else {
         let reason = format!("status {}, and no JSON: is this Tollgate's HTTP listener?", answer.status);
         return Err(Failure::NoAnswer { server: server.to_owned(), reason });
@@ -93,26 +94,21 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
 }
 
 fn question(matches: &ArgMatches) -> Result<Value, Failure> {
-    let text = |id: &str| matches.get_one::<String>(id);
     let cost = matches.get_one::<u64>("cost").copied().unwrap_or(1);
-    if let Some(policy) = text("policy") {
-        let mut question = json!({"policy": policy, "key": text("key"), "cost": cost});
-        if let Some(tier) = text("tier") {
+    let mut question = subject::body(matches)?;
+    if matches.contains_id("policy") {
+        question["cost"] = json!(cost);
+        if let Some(tier) = matches.get_one::<String>("tier") {
             question["tier"] = json!(tier);
         }
         return Ok(question);
     }
-    let words: Vec<String> = matches.get_many("entries").into_iter().flatten().cloned().collect();
-    let entries: Vec<Value> = descriptor::entries(&words)?
-        .into_iter()
-        .map(|(key, value)| json!({"key": key, "value": value}))
-        .collect();
-    let mut descriptor = json!({"entries": entries});
     if cost == 0 {
-        descriptor["hits_addend"] = json!(0); // A request's own zero means one.
+        question["descriptors"][0]["hits_addend"] = json!(0); // A request's own zero means one.
     }
     // Not the descriptor's: what that costs is booked even if the request is denied.
-    Ok(json!({"domain": text("domain"), "descriptors": [descriptor], "hits_addend": cost.max(1)}))
+    question["hits_addend"] = json!(cost.max(1));
+    Ok(question)
 }
 
 /// The answer in words.

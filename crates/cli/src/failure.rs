@@ -8,6 +8,8 @@ use thiserror::Error;
 use tollgate::policy::Problems;
 use tollgate_server::ServeError;
 
+use crate::admin::Refusal;
+
 /// Why a command has failed.
 #[derive(Debug, Error)]
 pub(crate) enum Failure {
@@ -31,6 +33,11 @@ pub(crate) enum Failure {
         "no answer from {server}: {reason}\nIs it running? `tollgate serve` starts one; `--server` names another."
     )]
     NoAnswer { server: String, reason: String },
+    #[error("{0}")]
+    Refused(Refusal),
+    /// What was typed is right, and still it cannot be done.
+    #[error("{0}")]
+    Failed(String),
     #[error("{error}{hint}")]
     Load { error: tollgate_load::LoadError, hint: &'static str },
     #[error("cannot write: {0}")]

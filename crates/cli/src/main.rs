@@ -1,14 +1,29 @@
 //! The `tollgate` command.
 
+mod admin;
+mod audit;
 mod check;
+mod client;
 mod descriptor;
+mod diff;
+mod document;
 mod explain;
 mod failure;
+mod import;
+mod key;
 mod load;
 mod logs;
+mod moment;
+mod node;
+mod policy;
+mod quota;
 mod schema;
 mod serve;
 mod settings;
+mod subject;
+mod switch;
+mod table;
+mod usage;
 mod validate;
 
 use std::io::{self, Write};
@@ -34,6 +49,14 @@ const SUBCOMMANDS: &[Subcommand] = &[
     Subcommand { command: validate::command, run: validate::run },
     Subcommand { command: explain::command, run: explain::run },
     Subcommand { command: schema::command, run: schema::run },
+    Subcommand { command: quota::command, run: quota::run },
+    Subcommand { command: usage::command, run: usage::run },
+    Subcommand { command: key::command, run: key::run },
+    Subcommand { command: policy::command, run: policy::run },
+    Subcommand { command: import::command, run: import::run },
+    Subcommand { command: switch::command, run: switch::run },
+    Subcommand { command: audit::command, run: audit::run },
+    Subcommand { command: node::command, run: node::run },
     Subcommand { command: completions_command, run: completions },
 ];
 

@@ -107,7 +107,7 @@ fn greet(running: &Running, Told { store, rules, tls, tokens }: &Told) {
         ("http", http, "/v1/check, /v1/peek, /v1/auth, /json", needs(tls.http, tokens.http.is_some())),
         ("grpc", grpc, "Envoy's rate limit service", needs(tls.grpc, tokens.grpc.is_some())),
         ("resp", resp, "CL.THROTTLE, TG.CHECK", needs(tls.resp, tokens.resp.is_some())),
-        ("admin", admin, "/metrics, /healthz", needs(tls.admin, false)),
+        ("admin", admin, "/metrics, /healthz, /admin/v1", needs(tls.admin, false)),
     ] {
         match address {
             Some(address) => println!("  {name:<6} {address:<22} {what}{needs}"),
@@ -116,6 +116,9 @@ fn greet(running: &Running, Told { store, rules, tls, tokens }: &Told) {
     }
     if let Some(store) = store {
         println!("  store  {store}");
+    }
+    if let Some(path) = running.admin_token_file() {
+        println!("  admin token in {}", path.display());
     }
     let is_open = |mode, tokens: bool| mode != TlsMode::Mutual && !tokens;
     let open = Addresses {

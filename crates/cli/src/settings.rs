@@ -68,9 +68,11 @@ fn from_file(settings: &mut Settings, named: Option<&String>) -> Result<(), Fail
                 SETTINGS.iter().find(|setting| setting.name == entry.key).map_or("", |setting| setting.help);
             let problem = match error {
                 // An address may have a password in it.
-                SettingError::Token(_) | SettingError::Store(_) | SettingError::Pin(_) => {
-                    FlatEntry::secret_problem
-                }
+                SettingError::Token(_)
+                | SettingError::AdminToken(_)
+                | SettingError::Database(_)
+                | SettingError::Store(_)
+                | SettingError::Pin(_) => FlatEntry::secret_problem,
                 _ => FlatEntry::problem,
             };
             problems.push(problem(&entry, format!("`{}`: {error}", entry.key), help.to_owned()));

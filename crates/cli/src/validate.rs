@@ -56,16 +56,20 @@ pub(crate) fn default_algorithm_arg() -> Arg {
         .help("The algorithm of limits that name none and have no burst, as the server is told it")
 }
 
+/// What that argument says.
+pub(crate) fn default_algorithm(matches: &ArgMatches) -> DefaultAlgorithm {
+    match matches.get_one::<String>("default_algorithm").map(String::as_str) {
+        Some("fixed_window") => DefaultAlgorithm::FixedWindow,
+        _ => DefaultAlgorithm::SlidingWindow,
+    }
+}
+
 /// The rules at these paths, compiled together, and from how many files.
 pub(crate) fn load(paths: &[PathBuf], matches: &ArgMatches) -> Result<(Snapshot, usize), Failure> {
     let mut texts = Vec::new();
     for path in paths {
         texts.extend(sources(path).map_err(Failure::Problems)?);
     }
-    let default_algorithm = match matches.get_one::<String>("default_algorithm").map(String::as_str) {
-        Some("fixed_window") => DefaultAlgorithm::FixedWindow,
-        _ => DefaultAlgorithm::SlidingWindow,
-    };
-    let specs = read_all(&texts, default_algorithm).map_err(Failure::Problems)?;
+    let specs = read_all(&texts, default_algorithm(matches)).map_err(Failure::Problems)?;
     Ok((Snapshot::compile(specs, None, Time::default()), texts.len()))
 }

@@ -340,7 +340,8 @@ fn the_greeting_says_where_it_listens_and_what_to_try() {
       http   HTTP /v1/check, /v1/peek, /v1/auth, /json
       grpc   GRPC Envoy's rate limit service
       resp   RESP CL.THROTTLE, TG.CHECK
-      admin  ADMIN /metrics, /healthz
+      admin  ADMIN /metrics, /healthz, /admin/v1
+      admin token in data/admin.token
     Try it:
       curl -i http://HTTP/v1/check -d '{"policy": "three-an-hour", "key": "user:4711"}'
     "#);

@@ -29,9 +29,12 @@ end
 
 local PEEK, BOOK, GIVE_BACK, RELEASE, RESET, LEASE, RETURN = -1, -2, -3, -4, -5, -6, -7
 
+-- That a lease came back is remembered for a minute after its deadline: a clock that is set forward and back again forgets nothing.
+local REMEMBERED_MS = 60000
+
 -- Whether what is left of a lease comes back in time, and for the first time.
 local function is_returned(key, deadline_us, lease)
-  local left_ms = format('%d', ceil((deadline_us - now_us) / 1000) + slack_ms)
+  local left_ms = format('%d', ceil((deadline_us - now_us) / 1000) + REMEMBERED_MS + slack_ms)
   return now_us <= deadline_us and call('SET', key .. ':' .. lease, '', 'NX', 'PX', left_ms)
 end
 

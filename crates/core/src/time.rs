@@ -81,6 +81,12 @@ impl Time {
         Time(self.0.saturating_add(span.0))
     }
 
+    /// The moment `span` earlier; the first of all if there is none.
+    #[must_use]
+    pub const fn minus(self, span: Span) -> Time {
+        Time(self.0.saturating_sub(span.0))
+    }
+
     /// How long after `earlier` this is; nothing if it is not.
     #[must_use]
     pub const fn since(self, earlier: Time) -> Span {

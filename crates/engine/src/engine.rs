@@ -2,27 +2,33 @@
 
 mod batch;
 mod hold;
+mod tenants;
 mod throttle;
 
 use std::cell::Cell;
 use std::mem;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::{ArcSwapOption, Guard};
 use thiserror::Error;
 use tollgate_core::{Decision, Holder, Limit, LimitError, SharedLimit, Time};
-use tollgate_policy::{Consistency, DefaultAlgorithm, FileSpec, Problems, Quota, Snapshot, Source, read_all};
-use tollgate_store::authority::{Directed, Failure, Grant, Pin};
+use tollgate_policy::{
+    Consistency, DefaultAlgorithm, FileSpec, Problems, Quota, Snapshot, Source, Tenants, read_all,
+};
+use tollgate_store::authority::{Directed, Failure, Grant, Pin, SharedKey};
+use tollgate_store::hot::{ShardId, SwitchSettings};
 use tollgate_store::lease::Purses;
 use tollgate_store::{Ledger, LedgerError, LedgerSettings, Stats};
 
 pub use self::hold::Released;
-use self::hold::hold_key;
+pub(crate) use self::hold::hold_key;
 pub use self::throttle::Throttle;
 use crate::fleet::{Fleet, SharedCounter};
+use crate::hot::Hot;
 use crate::key::KeyBuffer;
+use crate::key_acts::KeyActs;
 use crate::lease::{Lease, LeaseIssuer};
-use crate::meeting::Meeting;
+use crate::meeting::{Meeting, Stash};
 use crate::pending::Pending;
 use crate::request::{Request, RequestError};
 use crate::switches::{Switched, Switches};
@@ -37,6 +43,8 @@ pub struct EngineSettings {
     pub default_algorithm: DefaultAlgorithm,
     /// Whether every request passes, whatever its limits say: they count and report only.
     pub shadow_mode: bool,
+    /// From when on a key is hot.
+    pub hot: SwitchSettings,
 }
 
 /// Why an engine cannot be made.
@@ -79,8 +87,11 @@ pub struct Engine {
     pub(crate) ledger: Ledger,
     pub(crate) settings: EngineSettings,
     pub(crate) switches: Switches,
+    pub(crate) hot: Hot,
+    pub(crate) key_acts: KeyActs,
     snapshot: ArcSwapOption<Snapshot>,
-    installing: Mutex<()>,
+    /// Whoever puts a snapshot in the place of another holds this: each continues what the one before has counted, and what tenants may.
+    tenants: Mutex<Tenants>,
     leases: LeaseIssuer,
     fleet: Option<Fleet>,
 }
@@ -120,8 +131,10 @@ impl Engine {
             ledger: Ledger::new(settings.ledger)?,
             settings,
             switches: Switches::default(),
+            hot: Hot::new(settings.hot),
+            key_acts: KeyActs::default(),
             snapshot: ArcSwapOption::empty(),
-            installing: Mutex::new(()),
+            tenants: Mutex::default(),
             leases: LeaseIssuer::new(getrandom::u64()?)?,
             fleet: None,
         })
@@ -131,6 +144,7 @@ impl Engine {
     /// carries its questions to an authority: see [`Engine::begin`].
     #[must_use]
     pub fn sharing(self, secret: &[u8]) -> Engine {
+        self.tenants().set_shared(true);
         Engine { fleet: Some(Fleet::new(secret, self.leases.seed())), ..self }
     }
 
@@ -140,6 +154,19 @@ impl Engine {
     pub fn pinning(mut self, pins: impl IntoIterator<Item = (String, Pin)>) -> Engine {
         if let Some(fleet) = &mut self.fleet {
             fleet.set_pins(pins);
+        }
+        self
+    }
+
+    /// An engine that knows which shard keeps a key, by a number for each: a key is hot by its part of what its own shard decides. Nothing is said where that
+    /// is not known at the moment. Whoever says nothing has one shard.
+    #[must_use]
+    pub fn sharded(
+        mut self,
+        shard_of: impl Fn(SharedKey, Option<Pin>) -> Option<ShardId> + Send + Sync + 'static,
+    ) -> Engine {
+        if let Some(fleet) = &mut self.fleet {
+            fleet.set_sharding(Box::new(shard_of));
         }
         self
     }
@@ -164,10 +191,15 @@ impl Engine {
 
     /// Puts rules in the place of those before. What those have counted is kept wherever a rule keeps its place.
     pub fn install(&self, rules: Vec<FileSpec>, now: Time) {
-        // One after the other: each continues what the one before has counted.
-        let _turn = self.installing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tenants = self.tenants();
         let before = self.snapshot.load();
-        self.snapshot.store(Some(Snapshot::compile(rules, before.as_deref(), now).into()));
+        let snapshot = Snapshot::compile(rules, before.as_deref(), now);
+        tenants.introduce(&snapshot, before.as_deref());
+        self.snapshot.store(Some(snapshot.into()));
+    }
+
+    fn tenants(&self) -> MutexGuard<'_, Tenants> {
+        self.tenants.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The rules in force.
@@ -240,6 +272,7 @@ impl Engine {
     /// Does ahead of time what decisions would otherwise wait for. Meant for a background thread, every millisecond or so.
     pub fn tend(&self, now: Time) {
         self.ledger.tend(now);
+        self.hot.tend(now);
         if let Some(purses) = self.purses() {
             purses.tend(now);
         }
@@ -265,13 +298,19 @@ impl Engine {
         }
         let mut scratch = Borrowed::take();
         let own = request.own_limits(snapshot, self.settings.default_algorithm)?;
+        let stash = Stash::default();
         let mut meeting = Meeting::new(self, inquiry);
-        meeting.arrange(snapshot, &own, &mut scratch.0.key)?;
-        if purpose == Purpose::Hold && !meeting.has_something_to_hold() {
+        meeting.arrange(snapshot, &own, &stash, &mut scratch.0.key)?;
+        if purpose == Purpose::Hold && !meeting.has_something_to_hold() && !meeting.is_banned() {
             return Err(RequestError::NothingToHold);
         }
         if !meeting.has_shared() {
             let found = self.conclude(meeting, &mut scratch.0);
+            return Ok(Step::Ready(found.into_verdict(now, guard)));
+        }
+        if meeting.spend_alone() {
+            meeting.observe();
+            let found = Found { allowed: true, decided_by: DecidedBy::Lease, answer: meeting.into_answer() };
             return Ok(Step::Ready(found.into_verdict(now, guard)));
         }
         let mut pending = meeting.part(&mut scratch.0, Option::clone(&guard));
@@ -315,6 +354,11 @@ impl Engine {
         self.fleet.as_ref()?.pin_of(names)
     }
 
+    /// Who keeps a counter that is shared, if that is known.
+    pub(crate) fn shard_of(&self, name: SharedKey, pin: Option<Pin>) -> Option<ShardId> {
+        self.fleet.as_ref()?.shard_of(name, pin)
+    }
+
     /// What this process may spend of a limit on its own.
     pub(crate) fn share_of(&self, limit: &Limit, percent: Option<u8>) -> Limit {
         self.fleet.as_ref().map_or_else(|| limit.clone(), |fleet| fleet.share_of(limit, percent))
@@ -322,6 +366,10 @@ impl Engine {
 
     /// Asks the limits that a request meets. Those that others share answer as if the authority were away.
     fn conclude(&self, mut meeting: Meeting<'_>, scratch: &mut Scratch) -> Found {
+        if meeting.is_banned() {
+            let (allowed, answer) = (self.settings.shadow_mode, meeting.into_answer());
+            return Found { allowed, decided_by: DecidedBy::Ban, answer };
+        }
         if meeting.has_shared() {
             let mut pending = meeting.part(scratch, None);
             let now = pending.now;
@@ -330,6 +378,7 @@ impl Engine {
             return Found { allowed, decided_by: pending.answer.decided_by(passes), answer: pending.answer };
         }
         let allowed = meeting.decide(scratch) || self.settings.shadow_mode;
+        meeting.observe();
         Found { allowed, decided_by: DecidedBy::Ledger, answer: meeting.into_answer() }
     }
 }

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use tollgate_core::{Blocked, Limit, Share, SharedLimit};
 use tollgate_store::authority::{Pin, SharedKey};
+use tollgate_store::hot::ShardId;
 use tollgate_store::lease::{Purses, PursesSettings};
 
 /// What the secret is used for. What is made for one purpose tells nothing about another.
@@ -32,9 +33,17 @@ pub(crate) struct Fleet {
     nodes: AtomicU32,
     /// What is kept at a place of its own, by its name.
     pins: HashMap<Box<[u8]>, Pin>,
+    /// Who keeps each counter, if there are several who do.
+    sharding: Option<Sharding>,
     /// What this process may spend without asking.
     pub(crate) purses: Purses,
 }
+
+/// Knows who keeps a counter.
+pub(crate) type Sharding = Box<dyn Fn(SharedKey, Option<Pin>) -> Option<ShardId> + Send + Sync>;
+
+/// The one who keeps all counters, where there is one.
+const ONE_SHARD: ShardId = ShardId(1);
 
 impl Fleet {
     /// Those who know this secret. It may be empty: names then still do not collide, but anybody can tell whose they are, and make seals.
@@ -44,12 +53,22 @@ impl Fleet {
             sealing_key: blake3::derive_key(SEALING, secret),
             nodes: AtomicU32::new(1),
             pins: HashMap::new(),
+            sharding: None,
             purses: Purses::new(PursesSettings::new(seed)),
         }
     }
 
     pub(crate) fn set_pins(&mut self, pins: impl IntoIterator<Item = (String, Pin)>) {
         self.pins = pins.into_iter().map(|(name, pin)| (name.into_bytes().into(), pin)).collect();
+    }
+
+    pub(crate) fn set_sharding(&mut self, sharding: Sharding) {
+        self.sharding = Some(sharding);
+    }
+
+    /// Who keeps a counter, if that is known at the moment.
+    pub(crate) fn shard_of(&self, name: SharedKey, pin: Option<Pin>) -> Option<ShardId> {
+        self.sharding.as_ref().map_or(Some(ONE_SHARD), |shard_of| shard_of(name, pin))
     }
 
     /// The place of the first of these names that has one. Where nothing is pinned, names are not looked at.

@@ -10,29 +10,41 @@ const THROTTLE: u8 = 0x81;
 /// Longest buffer kept for the next key. A longer one is given back: one huge value must not cost a megabyte for ever.
 const KEPT_BYTES_MAX: usize = 64 << 10;
 
+/// Whom a place counts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Counted<'a> {
+    /// The key that a policy is asked with.
+    Key(&'a [u8]),
+    /// Those whom the entries of a descriptor name.
+    Entries(&'a [Entry<'a>]),
+}
+
+impl<'a> Counted<'a> {
+    /// The entries. The key of a policy has none.
+    pub(crate) fn entries(self) -> &'a [Entry<'a>] {
+        match self {
+            Counted::Key(_) => &[],
+            Counted::Entries(entries) => entries,
+        }
+    }
+}
+
 /// The buffer in which keys are put together.
 #[derive(Debug, Default)]
 pub(crate) struct KeyBuffer(Vec<u8>);
 
 impl KeyBuffer {
-    /// The key of a descriptor's counter at a place.
-    pub(crate) fn of_descriptor(
-        &mut self,
-        place: &Place,
-        limit: &PlacedLimit,
-        entries: &[Entry<'_>],
-    ) -> &[u8] {
+    /// The key of a counter at a place.
+    pub(crate) fn of(&mut self, place: &Place, limit: &PlacedLimit, counted: Counted<'_>) -> &[u8] {
         self.start(limit.key_prefix());
-        for value in place.counted(entries) {
-            put_part(&mut self.0, value.as_bytes());
+        match counted {
+            Counted::Key(key) => put_part(&mut self.0, key),
+            Counted::Entries(entries) => {
+                for value in place.counted(entries) {
+                    put_part(&mut self.0, value.as_bytes());
+                }
+            }
         }
-        &self.0
-    }
-
-    /// The key of a policy's counter.
-    pub(crate) fn of_policy(&mut self, limit: &PlacedLimit, key: &[u8]) -> &[u8] {
-        self.start(limit.key_prefix());
-        put_part(&mut self.0, key);
         &self.0
     }
 
@@ -51,6 +63,13 @@ impl KeyBuffer {
     pub(crate) fn of_throttle(&mut self, key: &[u8]) -> &[u8] {
         self.start(&[THROTTLE]);
         self.0.extend_from_slice(key);
+        &self.0
+    }
+
+    /// Whatever is put together from nothing.
+    pub(crate) fn put(&mut self, put: impl FnOnce(&mut Vec<u8>)) -> &[u8] {
+        self.start(&[]);
+        put(&mut self.0);
         &self.0
     }
 

@@ -5,16 +5,17 @@
 
 use std::sync::Arc;
 
-use tollgate_core::{Cost, Decision, Intent, Outcome, Span, Time};
-use tollgate_policy::LeaseTerms;
-use tollgate_store::Charge;
+use tollgate_core::{Cost, Decision, Intent, Outcome, Time};
+use tollgate_policy::{LeaseTerms, Quota};
 use tollgate_store::authority::{Failure, Grant, Pin};
-use tollgate_store::lease::{Errand, Leased, Purses, Spent};
+use tollgate_store::hot::Leasing;
+use tollgate_store::lease::{Errand, LeaseStats, Leased, Purses, Spent, Wanted};
+use tollgate_store::{Charge, Key};
 
 use crate::engine::Engine;
 use crate::fleet::SharedCounter;
 
-/// Units of a lease that a request has spent.
+/// Units of a lease that a request has been lent.
 #[derive(Debug)]
 pub(crate) struct SpentHere {
     /// Which ruling they belong to.
@@ -31,6 +32,8 @@ pub(crate) struct LeasedCharge<'a> {
     pub(crate) counter: &'a SharedCounter,
     pub(crate) pin: Option<Pin>,
     pub(crate) terms: LeaseTerms,
+    /// Whether what is spent may be put back, because more has to be asked. What is booked never is.
+    pub(crate) is_lent: bool,
 }
 
 impl LeasedCharge<'_> {
@@ -52,22 +55,40 @@ impl Engine {
     }
 
     /// What became of an errand.
-    pub fn settle(&self, errand: &Errand, answer: Result<Grant, Failure>, now: Time) {
+    pub fn settle(&self, errand: Errand, answer: Result<Grant, Failure>, now: Time) {
         if let Some(purses) = self.purses() {
             purses.settle(errand, answer.as_ref().map_err(|failure| *failure), now);
         }
     }
 
-    /// Leases nothing before this moment: until then others may not count this process among themselves, and have its part.
-    pub fn lease_from(&self, moment: Time) {
+    /// Whether to lease at all: not while others may not count this process among themselves, since they have its part then.
+    pub fn set_leasing(&self, is_leasing: bool) {
         if let Some(purses) = self.purses() {
-            purses.lease_from(moment);
+            purses.set_leasing(is_leasing);
         }
     }
 
-    /// The longest that a lease is spent.
-    pub fn lease_life(&self) -> Span {
-        self.purses().map_or(Span::ZERO, Purses::life)
+    /// Gives up all leases, and asks for none any more: this process ends. What is to be given back are errands.
+    /// False if there is more to give up, for which there is room once those are carried.
+    pub fn close_leases(&self, now: Time) -> bool {
+        self.purses().is_none_or(|purses| purses.close(now))
+    }
+
+    /// Numbers about leases, for metrics.
+    pub fn lease_stats(&self, now: Time) -> LeaseStats {
+        self.purses().map(|purses| purses.stats(now)).unwrap_or_default()
+    }
+
+    /// How units of a limit are leased to this key at present, and whether they ever are.
+    pub(crate) fn leases(&self, key: Key, quota: &Quota) -> (Option<LeaseTerms>, Leasing) {
+        match quota.leased {
+            None => (None, Leasing::Never),
+            Some(terms) if !terms.when_hot => (Some(terms), Leasing::Always),
+            Some(terms) => {
+                let is_hot = self.hot.is_hot(key.number(quota.limit.shape()));
+                (Some(terms).filter(|_| is_hot), Leasing::WhenHot)
+            }
+        }
     }
 
     /// Decides by what this process has, if that is enough.
@@ -80,7 +101,8 @@ impl Engine {
         let SharedCounter { name, limit } = leased.counter;
         let spent = match leased.intent {
             Intent::Take | Intent::Book if leased.charge.cost != Cost::ZERO => {
-                purses.spend(purse, units, now, limit, || Leased {
+                let wanted = Wanted { key: purse, units, is_lent: leased.is_lent, limit };
+                purses.spend(wanted, now, || Leased {
                     key: *name,
                     pin: leased.pin,
                     limit: Arc::clone(limit),
@@ -95,23 +117,34 @@ impl Engine {
         let limit = limit.units();
         let decision =
             Decision { outcome: Outcome::ALLOWED, limit, remaining: remaining.min(limit), reset_after };
-        let is_spent = spent.parts().next().is_some();
-        Some((decision, is_spent.then_some(SpentHere { index: leased.index, purse, spent })))
+        let is_lent = leased.is_lent && spent.parts().next().is_some();
+        Some((decision, is_lent.then_some(SpentHere { index: leased.index, purse, spent })))
     }
 
-    /// Puts back what was spent a moment ago.
-    pub(crate) fn put_back(&self, spent: &[SpentHere]) {
+    /// What was lent is spent.
+    pub(crate) fn keep(&self, spent: &[SpentHere]) {
         if let Some(purses) = self.purses() {
             for SpentHere { purse, spent, .. } in spent {
-                purses.put_back(*purse, spent);
+                purses.keep(*purse, spent);
             }
         }
     }
 
-    /// The authority has said how a key stands of which there was not enough here.
-    pub(crate) fn know_leased(&self, purse: u64, grant: &Grant, now: Time) {
+    /// Puts back what was lent.
+    pub(crate) fn put_back(&self, spent: &[SpentHere], now: Time) {
         if let Some(purses) = self.purses() {
-            purses.know(purse, grant, now);
+            for SpentHere { purse, spent, .. } in spent {
+                purses.put_back(*purse, spent, now);
+            }
+        }
+    }
+
+    /// The authority has said how a key stands of which there was not enough here. Who is in debt there spends nothing here either.
+    pub(crate) fn know_leased(&self, purse: u64, intent: Intent, grant: &Grant, now: Time) {
+        let Some(purses) = self.purses() else { return };
+        purses.know(purse, grant, now);
+        if intent == Intent::Book && !grant.decision.is_allowed() {
+            purses.give_up(purse, now);
         }
     }
 }

@@ -44,7 +44,9 @@
 
 mod engine;
 mod fleet;
+mod hot;
 mod key;
+mod key_acts;
 mod lease;
 mod leasing;
 mod meeting;
@@ -55,15 +57,18 @@ mod switches;
 mod verdict;
 
 pub use engine::{Engine, EngineError, EngineSettings, Released, Resumed, Step, Throttle};
+pub use hot::{HotKey, HotStats, KeyName};
+pub use key_acts::{KEY_ACTS_MAX, KeyAct, KeyActKind, KeySubject, TooManyKeyActs};
 pub use lease::{Lease, NotALease};
 pub use pending::Pending;
 pub use request::{Descriptor, Known, OwnLimit, Request, RequestError, Subject};
 pub use switches::Switched;
 pub use tollgate_core as core;
 pub use tollgate_policy as policy;
-pub use tollgate_policy::{Problems, Source};
+pub use tollgate_policy::{Problems, Source, TenantSubject, TenantTerms, TooManyTenants, read_terms};
 pub use tollgate_store::authority;
-pub use tollgate_store::lease::Errand;
+pub use tollgate_store::hot::{ShardId, SwitchSettings as HotSettings};
+pub use tollgate_store::lease::{Errand, LeaseStats};
 pub use tollgate_store::{Clock, LedgerSettings, Stats};
 pub use verdict::{DecidedBy, Force, Ruling, Status, Verdict};
 

@@ -1,6 +1,5 @@
 //! A request meets its limits: which they are, what each is asked, and what they say together.
 
-use std::iter;
 use std::ops::Range;
 
 use smallvec::SmallVec;
@@ -8,17 +7,27 @@ use tollgate_core::{Cost, Decision, Intent, Limit, Outcome, Refund, Time};
 use tollgate_policy::{
     Allowance, Domain, Entry, LeaseTerms, Overshoot, Place, PlaceIndex, PlacedLimit, Quota, RuleId, Snapshot,
 };
+use tollgate_store::Charge;
 use tollgate_store::authority::Pin;
-use tollgate_store::{Charge, Key};
+use tollgate_store::hot::Leasing;
 
 use crate::engine::{Engine, Inquiry, Scratch};
 use crate::fleet::SharedCounter;
-use crate::key::{KeyBuffer, percentile};
+use crate::key::{self, KeyBuffer};
+use crate::key_acts::Treatment;
 use crate::pending::FailTerms;
 use crate::request::{Descriptor, Known, Request, RequestError, Subject};
 use crate::verdict::{Answer, DecidedBy, Force, Ruling, Status, Usual};
 
+mod acts;
+mod approach;
+mod resetting;
 mod sharing;
+mod sighting;
+
+pub(crate) use self::acts::Stash;
+use self::approach::Approach;
+pub(crate) use self::sighting::Sighted;
 
 /// Stands where a decision is about to be written.
 const UNDECIDED: Decision = Decision { outcome: Outcome::Never, limit: 0, remaining: 0, reset_after: None };
@@ -27,6 +36,8 @@ const UNDECIDED: Decision = Decision { outcome: Outcome::Never, limit: 0, remain
 pub(crate) struct Meeting<'a> {
     engine: &'a Engine,
     request: &'a Request<'a>,
+    /// The rules that it meets, once they are found.
+    snapshot: Option<&'a Snapshot>,
     now: Time,
     answer: Answer,
     /// One for each ruling of the answer.
@@ -37,6 +48,10 @@ pub(crate) struct Meeting<'a> {
     shared: SmallVec<[Shared; 1]>,
     /// Whether a quota rule admits the request whatever its counters say, because it only counts.
     has_lenient_quota: bool,
+    /// What operators do to the keys of the request, one for each descriptor; empty if nothing.
+    treatments: Usual<Treatment>,
+    /// Whether that denies it.
+    is_banned: bool,
 }
 
 /// A charge on a counter that others share.
@@ -48,24 +63,18 @@ struct Shared {
     terms: FailTerms,
     /// How its units are leased, where they are.
     leased: Option<LeaseTerms>,
+    /// Whether they ever are.
+    leasing: Leasing,
+    /// Whether it is known that this process has not enough to spend.
+    is_tried: bool,
 }
 
-/// Whose counter it is.
-struct Keyed {
-    key: Key,
-    /// What it is in the fleet, where it is shared.
-    counter: Option<SharedCounter>,
-    /// How far a rollout has to have come to include it.
-    percentile: u8,
-}
-
-/// One descriptor on its way to its limits.
-struct Approach<'a> {
-    place_index: PlaceIndex,
-    place: &'a Place,
-    tier: Option<&'a str>,
-    /// Where its shared counters are kept, if at a place of their own.
-    pin: Option<Pin>,
+/// What is at hand while limits are met.
+struct Supplies<'a, 'b> {
+    /// The names of limits that others take the place of.
+    replaced: &'b [&'a str],
+    stash: &'a Stash,
+    key_buffer: &'b mut KeyBuffer,
 }
 
 /// How a charge is to be made: what the caller has said about it.
@@ -83,12 +92,15 @@ impl<'a> Meeting<'a> {
         Meeting {
             engine,
             request,
+            snapshot: None,
             now,
             answer: Answer::default(),
             charges: SmallVec::new(),
             carried_over: SmallVec::new(),
             shared: SmallVec::new(),
             has_lenient_quota: false,
+            treatments: SmallVec::new(),
+            is_banned: false,
         }
     }
 
@@ -102,17 +114,36 @@ impl<'a> Meeting<'a> {
         self.answer
     }
 
-    /// Finds the limits of the request. `own` are those that it brings along, in the order of its descriptors.
+    /// Finds the limits of the request, unless it is banned. `own` are those that it brings along, in the order of its descriptors.
     pub(crate) fn arrange(
         &mut self,
         snapshot: &'a Snapshot,
         own: &'a [Quota],
+        stash: &'a Stash,
         key_buffer: &mut KeyBuffer,
     ) -> Result<(), RequestError> {
+        if self.engine.key_acts.any() {
+            self.treat(snapshot, key_buffer);
+        }
+        if self.is_banned { Ok(()) } else { self.find(snapshot, own, stash, key_buffer) }
+    }
+
+    /// Finds the limits of the request, banned or not.
+    pub(crate) fn find(
+        &mut self,
+        snapshot: &'a Snapshot,
+        own: &'a [Quota],
+        stash: &'a Stash,
+        key_buffer: &mut KeyBuffer,
+    ) -> Result<(), RequestError> {
+        self.snapshot = Some(snapshot);
         match self.request.subject {
             Subject::Descriptors { domain, descriptors } => {
                 match snapshot.domain(domain).filter(|domain| domain.enabled()) {
-                    Some(domain) => self.descriptors(snapshot, domain, descriptors, own, key_buffer),
+                    Some(domain) => {
+                        let mut supplies = Supplies { replaced: &[], stash, key_buffer };
+                        self.descriptors((snapshot, domain), descriptors, own, &mut supplies);
+                    }
                     None => self.answer.statuses.resize(descriptors.len(), Status::NoLimit),
                 }
             }
@@ -120,14 +151,10 @@ impl<'a> Meeting<'a> {
                 let place_index = snapshot.policy(name).ok_or_else(|| unknown_policy(snapshot, name))?;
                 let place = snapshot.place(place_index);
                 check_tier(place, tier)?;
-                let pin = self.engine.pin_of(iter::once(key));
-                let (engine, approach) = (self.engine, Approach { place_index, place, tier, pin });
                 if self.applies(place) {
+                    let approach = self.approach_policy(snapshot, place_index, (key, tier), key_buffer);
                     let terms = Terms { cost: self.request.cost, carried: false, refund: false };
-                    self.meet(&approach, terms, &[], |limit, quota| {
-                        let bytes = key_buffer.of_policy(limit, key);
-                        keyed(engine, limit, quota, bytes)
-                    });
+                    self.meet(&approach, terms, &mut Supplies { replaced: &[], stash, key_buffer });
                 } else {
                     self.answer.statuses.push(Status::NoLimit);
                 }
@@ -138,16 +165,18 @@ impl<'a> Meeting<'a> {
 
     fn descriptors(
         &mut self,
-        snapshot: &'a Snapshot,
-        domain: &'a Domain,
+        (snapshot, domain): (&'a Snapshot, &'a Domain),
         descriptors: &'a [Descriptor<'a>],
         own: &'a [Quota],
-        key_buffer: &mut KeyBuffer,
+        supplies: &mut Supplies<'a, '_>,
     ) {
-        let engine = self.engine;
-        let approaches: Usual<Option<Approach<'a>>> =
-            descriptors.iter().map(|descriptor| self.approach(snapshot, domain, descriptor)).collect();
+        let mut approaches: Usual<Option<Approach<'a>>> = SmallVec::new();
+        for (at, descriptor) in descriptors.iter().enumerate() {
+            approaches.push(self.approach((snapshot, domain), at, descriptor, supplies.key_buffer));
+        }
         let replaced: Usual<&'a str> = replaced_names(&approaches);
+        let Supplies { stash, key_buffer, .. } = supplies;
+        let mut supplies = Supplies { replaced: &replaced, stash, key_buffer };
         let mut own = own.iter();
         for (descriptor, approach) in descriptors.iter().zip(&approaches) {
             let terms = Terms {
@@ -156,33 +185,14 @@ impl<'a> Meeting<'a> {
                 refund: descriptor.refund,
             };
             if descriptor.limit.is_some() {
-                let bytes = key_buffer.of_own_limit(domain.name(), descriptor.entries);
+                let bytes = supplies.key_buffer.of_own_limit(domain.name(), descriptor.entries);
                 self.meet_own(own.next(), bytes, descriptor.entries, terms);
             } else if let Some(approach) = approach {
-                self.meet(approach, terms, &replaced, |limit, quota| {
-                    let bytes = key_buffer.of_descriptor(approach.place, limit, descriptor.entries);
-                    keyed(engine, limit, quota, bytes)
-                });
+                self.meet(approach, terms, &mut supplies);
             } else {
                 self.answer.statuses.push(Status::NoLimit);
             }
         }
-    }
-
-    fn approach(
-        &self,
-        snapshot: &'a Snapshot,
-        domain: &'a Domain,
-        descriptor: &Descriptor<'_>,
-    ) -> Option<Approach<'a>> {
-        if descriptor.limit.is_some() {
-            return None;
-        }
-        let place_index = domain.find(descriptor.entries)?;
-        let place = snapshot.place(place_index);
-        let pin = || self.engine.pin_of(place.common(descriptor.entries).map(str::as_bytes));
-        let tier = || domain.tier_of(descriptor.entries);
-        self.applies(place).then(|| Approach { place_index, place, tier: tier(), pin: pin() })
     }
 
     /// Whether a rule is in force.
@@ -190,27 +200,31 @@ impl<'a> Meeting<'a> {
         place.rule().enabled && !self.engine.switches.spares_rule(place.id())
     }
 
-    /// Meets the limits of one place. `key` says whose counter it is under each of them.
-    fn meet(
-        &mut self,
-        approach: &Approach<'a>,
-        terms: Terms,
-        replaced: &[&str],
-        mut key: impl FnMut(&PlacedLimit, &Quota) -> Keyed,
-    ) {
-        let Approach { place_index, place, tier, pin } = *approach;
+    /// Meets the limits of one place.
+    fn meet(&mut self, approach: &Approach<'a>, terms: Terms, supplies: &mut Supplies<'a, '_>) {
+        let Approach { place_index, place, counted, tier, standing, pin, .. } = *approach;
+        let engine = self.engine;
         let first = self.answer.rulings.len();
         let mut unlimited = false;
-        for (limit_index, placed) in place.limits().iter().enumerate() {
-            let quota = match placed.allowance(tier) {
+        for (limit_index, (placed, &key)) in place.limits().iter().zip(&approach.keys).enumerate() {
+            let is_replaced = || placed.name().is_some_and(|name| supplies.replaced.contains(&name));
+            let quota = match approach.allowance(limit_index, placed) {
                 Allowance::Unlimited => {
                     unlimited = true;
                     continue;
                 }
-                Allowance::Quota(_) if placed.name().is_some_and(|name| replaced.contains(&name)) => continue,
-                Allowance::Quota(quota) => quota,
+                Allowance::Quota(_) if is_replaced() => continue,
+                Allowance::Quota(quota) => approach.boosted(placed, quota, supplies.stash),
             };
-            let Keyed { key, counter, percentile } = key(placed, quota);
+            let (mut counter, mut percentile) = (None, 0);
+            // Most need no more of the key than its hash.
+            if engine.is_sharing() || placed.enforce_percent() < 100 {
+                let bytes = supplies.key_buffer.of(place, placed, counted);
+                counter = engine.shared_counter(bytes, quota, placed.consistency());
+                if placed.enforce_percent() < 100 {
+                    percentile = key::percentile(bytes);
+                }
+            }
             let force = match place.rule() {
                 _ if terms.refund => Force::Refund,
                 rule if rule.shadow_mode || percentile >= placed.enforce_percent() => Force::Shadow,
@@ -220,9 +234,10 @@ impl<'a> Meeting<'a> {
             let charge_index = self.charges.len();
             if let Some(counter) = counter {
                 let terms = FailTerms { mode: placed.fail_mode(), percent: placed.local_percent() };
-                self.shared.push(Shared { index: charge_index, counter, pin, terms, leased: quota.leased });
+                let (index, (leased, leasing)) = (charge_index, self.engine.leases(key, quota));
+                self.shared.push(Shared { index, counter, pin, terms, leased, leasing, is_tried: false });
             } else {
-                let before = placed.counted_before(tier, &quota.limit, self.now);
+                let before = placed.counted_before(tier, standing.is_some(), &quota.limit, self.now);
                 self.carried_over.extend(before.map(|was| (charge_index, was)));
             }
             let intent = intent(self.request.peek, &quota.limit, placed.overshoot(), terms.carried);
@@ -252,7 +267,8 @@ impl<'a> Meeting<'a> {
         let counter = self.engine.shared_counter(key, quota, None);
         self.shared.extend(counter.map(|counter| {
             let pin = self.engine.pin_of(entries.iter().map(|(_, value)| value.as_bytes()));
-            Shared { index, counter, pin, terms: FailTerms::default(), leased: None }
+            let (leased, leasing) = (None, Leasing::Never);
+            Shared { index, counter, pin, terms: FailTerms::default(), leased, leasing, is_tried: false }
         }));
         let key = self.engine.ledger.key(key);
         let intent = intent(self.request.peek, &quota.limit, Overshoot::ByCaller, terms.carried);
@@ -392,15 +408,6 @@ fn intent(peek: bool, limit: &Limit, overshoot: Overshoot, carried: bool) -> Int
         Overshoot::Book => Intent::Book,
         Overshoot::ByCaller if carried => Intent::Book,
         Overshoot::ByCaller | Overshoot::Deny => Intent::Take,
-    }
-}
-
-fn keyed(engine: &Engine, limit: &PlacedLimit, quota: &Quota, bytes: &[u8]) -> Keyed {
-    Keyed {
-        key: engine.ledger.key(bytes),
-        counter: engine.shared_counter(bytes, quota, limit.consistency()),
-        // Only computed where a rollout is under way.
-        percentile: if limit.enforce_percent() < 100 { percentile(bytes) } else { 0 },
     }
 }
 

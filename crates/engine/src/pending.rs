@@ -15,6 +15,7 @@ use tollgate_store::{Charge, Key};
 use crate::engine::Engine;
 use crate::lease::HeldThere;
 use crate::leasing::SpentHere;
+use crate::meeting::Sighted;
 use crate::verdict::{Answer, DecidedBy, Force, Ruling, Status, Usual};
 
 /// When to try again what nobody could decide: an authority that is away may be back soon.
@@ -34,6 +35,8 @@ pub struct Pending {
     pub(crate) spent: Usual<SpentHere>,
     /// What is to be booked on limits of this process if their denials count, which those of quota rules need not.
     pub(crate) unbooked: Usual<Taken>,
+    /// What was looked at to find hot keys.
+    pub(crate) sighted: Sighted,
     pub(crate) asked: Usual<Asked>,
     /// One for each that is asked.
     pub(crate) questions: Usual<Directed>,
@@ -103,7 +106,7 @@ impl Pending {
     /// Gives back what this process has taken, as if nobody had asked.
     pub(crate) fn abandon(self, engine: &Engine, now: Time) {
         give_back_here(engine, &self.taken, now);
-        engine.put_back(&self.spent);
+        engine.put_back(&self.spent, now);
     }
 
     /// Puts the grants to the other answers, and says whether the request passes.
@@ -120,11 +123,14 @@ impl Pending {
                 Ok(grant) => {
                     self.accept(asked.index, &grant, self.questions[at].0.limit.tick());
                     if let Some(purse) = asked.purse {
-                        engine.know_leased(purse, &grant, now);
+                        engine.know_leased(purse, asked.intent, &grant, now);
                     }
                 }
                 Err(failure) => self.fall_back(engine, asked, failure, now),
             }
+        }
+        for seen in &self.sighted {
+            engine.hot.judge(seen, self.answer.rulings[seen.index].is_over(), now);
         }
         self.excuse_quotas();
         let passes = !self.answer.rulings.iter().any(Ruling::denies);
@@ -168,9 +174,10 @@ impl Pending {
         }
         let is_put_back =
             |here: &SpentHere| !passes || self.answer.rulings[here.index].force == Force::Excused;
-        let put_back: Usual<SpentHere> =
-            std::mem::take(&mut self.spent).into_iter().filter(is_put_back).collect();
-        engine.put_back(&put_back);
+        let (put_back, kept_here): (Usual<SpentHere>, Usual<SpentHere>) =
+            std::mem::take(&mut self.spent).into_iter().partition(is_put_back);
+        engine.put_back(&put_back, now);
+        engine.keep(&kept_here);
         self.answer.holders.extend(kept.iter().filter_map(|taken| Some((taken.index, taken.holder?))));
         (passes, settled)
     }

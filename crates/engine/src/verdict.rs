@@ -20,6 +20,9 @@ const BUSY_WAIT: Span = Span::from_ticks(1_000_000_000);
 /// What clients are told a limit is called that a request brought along.
 const OWN_LIMIT_TITLE: &str = "override";
 
+/// What they are told denies them where an operator has banned their key.
+const BAN_TITLE: &str = "ban";
+
 /// A request's answer.
 #[derive(Debug)]
 pub struct Verdict {
@@ -72,6 +75,8 @@ pub enum DecidedBy {
     FailClosed,
     /// Nobody asked the counters: an operator has switched them off.
     KillSwitch,
+    /// Nobody asked the counters: an operator has banned the key.
+    Ban,
 }
 
 impl DecidedBy {
@@ -86,6 +91,7 @@ impl DecidedBy {
             DecidedBy::FailOpen => "fail_open",
             DecidedBy::FailClosed => "fail_closed",
             DecidedBy::KillSwitch => "kill_switch",
+            DecidedBy::Ban => "ban",
         }
     }
 }
@@ -219,6 +225,9 @@ impl Verdict {
 
     /// What clients are told the limit is called.
     pub fn title(&self, ruling: &Ruling) -> &str {
+        if ruling.decided_by == DecidedBy::Ban {
+            return BAN_TITLE;
+        }
         self.limit(ruling).map_or(OWN_LIMIT_TITLE, PlacedLimit::title)
     }
 }

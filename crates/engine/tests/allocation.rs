@@ -5,11 +5,13 @@ mod common;
 
 use allocation_counter::{AllocationInfo, measure};
 use common::{START, engine};
+use tollgate::core::Time;
 use tollgate::policy::Unit;
-use tollgate::{Descriptor, OwnLimit, Request};
+use tollgate::{Descriptor, KeyAct, KeyActKind, KeySubject, OwnLimit, Request, read_terms};
 
 const RULES: &str = "
 domain: d
+tenant_key: user
 descriptors:
 - {key: user, rate_limit: {unit: hour, requests_per_unit: 100}}
 - {key: path, value: /login, descriptors: [{key: address, rate_limit: {unit: second, requests_per_unit: 2, burst: 4}}]}
@@ -48,6 +50,24 @@ fn deciding_allocates_nothing() {
     });
     let batch = [Request::policy("search", b"user:4711"), Request::new("d", &two)].repeat(20);
     check("a batch", || engine.decide_batch(&batch, START, |_, answer| assert!(answer.is_ok())));
+}
+
+#[test]
+fn tenants_and_bans_allocate_nothing() {
+    let engine = engine(RULES);
+    let decide = |request: &Request<'_>| drop(engine.decide(request, START).unwrap());
+    let terms = r#"{"tier": "gold", "overrides": [{"descriptor": [], "requests": 7}, {"policy": "search", "requests": 9}]}"#;
+    engine.set_tenant("alice", Some(read_terms("alice", terms).unwrap()), START).unwrap();
+    let [alice, bob] = [[("user", "alice")], [("user", "bob")]];
+    let two = [Descriptor::new(&alice), Descriptor::new(&bob)];
+    check("a tenant with terms and one without", || decide(&Request::new("d", &two)));
+    check("a policy", || decide(&Request::policy("search", b"alice")));
+    let batch = [Request::policy("search", b"alice"), Request::new("d", &two)].repeat(20);
+    check("a batch", || engine.decide_batch(&batch, START, |_, answer| assert!(answer.is_ok())));
+    let subject = KeySubject::Descriptor { domain: "d".into(), entries: vec![("user".into(), "bob".into())] };
+    engine.set_key_acts(vec![KeyAct { subject, until: Time::MAX, what: KeyActKind::Ban }]).unwrap();
+    check("a ban", || decide(&Request::new("d", &two)));
+    check("where others are banned", || decide(&Request::new("d", &two[..1])));
 }
 
 #[test]

@@ -6,11 +6,16 @@ mod common;
 use common::{START, engine, install};
 use proptest::collection::vec;
 use proptest::prelude::*;
+use tollgate::core::Span;
 use tollgate::policy::Unit;
-use tollgate::{Descriptor, Engine, OwnLimit, Request, RequestError, Switched, Verdict};
+use tollgate::{
+    Descriptor, Engine, KeyAct, KeyActKind, KeySubject, OwnLimit, Request, RequestError, Switched, Verdict,
+    read_terms,
+};
 
 const RULES: &str = "
 domain: d
+tenant_key: few
 descriptors:
 - {key: few, rate_limit: {unit: year, requests_per_unit: 3}}
 - {key: two, rate_limits: [{unit: month, requests_per_unit: 4}, {unit: year, requests_per_unit: 6}]}
@@ -138,6 +143,32 @@ proptest! {
     #[test]
     fn a_batch_is_its_requests_one_after_the_other(all in vec(asked(), 1..80), size in 1..50_usize) {
         check(&all, size, |_| {});
+    }
+
+    #[test]
+    fn a_batch_knows_tenants_and_what_is_done_to_keys(
+        all in vec(asked(), 1..80),
+        size in 1..50_usize,
+        kinds in vec(prop::option::of(prop::option::of(50..400_u32)), 4),
+        units in 0..9_u64,
+    ) {
+        check(&all, size, |engine| {
+            let terms = format!(
+                r#"{{"tier": "pro", "overrides": [{{"descriptor": [], "requests": {units}, "period": "3h"}}, {{"policy": "small", "requests": {units}}}]}}"#
+            );
+            engine.set_tenant("x", Some(read_terms("x", &terms).unwrap()), START).unwrap();
+            let descriptor = |key: &str, value: &str| KeySubject::Descriptor {
+                domain: "d".into(),
+                entries: vec![(key.into(), value.into())],
+            };
+            let small = KeySubject::Policy { name: "small".into(), key: b"x".to_vec() };
+            let subjects = [descriptor("few", "x"), descriptor("two", "y"), descriptor("unknown", "y"), small];
+            let acts = subjects.into_iter().zip(&kinds).filter_map(|(subject, kind)| {
+                let what = (*kind)?.map_or(KeyActKind::Ban, |percent| KeyActKind::Boost { percent });
+                Some(KeyAct { subject, until: START.plus(Span::from_ticks(9)), what })
+            });
+            engine.set_key_acts(acts.collect()).unwrap();
+        });
     }
 
     #[test]

@@ -7,6 +7,7 @@ use tollgate::{DecidedBy, Engine, EngineSettings, Request, Source, Step};
 
 mod common;
 use common::authority::{Authority, decide};
+use common::with_request;
 
 const SECOND: u64 = 1_000_000_000;
 const RULES: &str = "
@@ -15,6 +16,10 @@ policies:
   strict: {requests: 6000, period: 1m, burst: 1000, algorithm: token_bucket, consistency: leased, strict: true}
   none: {requests: 6000, period: 1m, burst: 1000, algorithm: token_bucket, consistency: leased, local_fraction: 0}
   queue: {requests: 6000, period: 1m, algorithm: leaky_bucket, max_wait: 1s, consistency: leased}
+domain: d
+descriptors:
+- {key: all, rate_limit: {requests: 6000, period: 1m, burst: 1000, consistency: leased}}
+- {key: own, rate_limit: {requests: 1, period: 1h, consistency: exact}}
 ";
 
 fn at(ns: u64) -> Time {
@@ -24,6 +29,7 @@ fn at(ns: u64) -> Time {
 fn engine() -> Engine {
     let engine = Engine::new(EngineSettings::default()).unwrap().sharing(b"secret");
     engine.load(&[Source::new("rules", RULES)], at(0)).unwrap();
+    engine.set_nodes(1);
     engine
 }
 
@@ -31,7 +37,7 @@ fn engine() -> Engine {
 fn run_errands(engine: &Engine, authority: &mut Authority, now: Time) {
     for errand in engine.take_errands(100) {
         let grants = authority.ask(std::slice::from_ref(&errand.question), now);
-        engine.settle(&errand, grants[0], now);
+        engine.settle(errand, grants[0], now);
     }
 }
 
@@ -78,24 +84,75 @@ fn what_cannot_be_leased_is_exact() {
     }
 }
 
+/// An engine with units in hand of the limit on `all`, and an authority that admits nobody any more under the one on `own`.
+fn with_units_in_hand() -> (Engine, Authority) {
+    let (engine, mut authority) = (engine(), Authority::default());
+    for step in 0..100 {
+        let now = at(step * SECOND / 1_000);
+        with_request(&["all=1"], |request| decide(&engine, &mut authority, request, now).unwrap());
+        run_errands(&engine, &mut authority, now);
+    }
+    with_request(&["own=1"], |request| decide(&engine, &mut authority, request, at(SECOND)).unwrap());
+    (engine, authority)
+}
+
+/// How many units of `all` are left, by what is in hand.
+fn look(engine: &Engine) -> u64 {
+    let step = with_request(&["all=1"], |request| engine.begin(&request.peek(), at(SECOND)).unwrap());
+    match step {
+        Step::Ready(verdict) => verdict.rulings()[0].decision.remaining,
+        Step::Pending(_) => panic!("there is enough here"),
+    }
+}
+
 #[test]
 fn what_nobody_waits_for_any_more_is_put_back() {
-    let (engine, mut authority) = (engine(), Authority::default());
-    play(&engine, &mut authority, "search", 100, 0);
-    let now = at(SECOND);
-    let look = |engine: &Engine| {
-        let request = Request::policy("search", b"key").peek();
-        match engine.begin(&request, now).unwrap() {
-            Step::Ready(verdict) => verdict.rulings()[0].decision.remaining,
-            Step::Pending(_) => panic!("there is enough here"),
-        }
-    };
+    let (engine, _) = with_units_in_hand();
     let before = look(&engine);
-    let Step::Ready(verdict) = engine.begin(&Request::policy("search", b"key"), now).unwrap() else {
-        panic!("there is enough here")
+    let step = with_request(&["all=1", "own=1"], |request| engine.begin(request, at(SECOND)).unwrap());
+    let Step::Pending(pending) = step else { panic!("the other limit has to be asked") };
+    assert_eq!(look(&engine), before - 1, "lent meanwhile");
+    engine.abandon(pending, at(SECOND));
+    assert_eq!(look(&engine), before);
+}
+
+#[test]
+fn a_request_that_another_limit_denies_takes_nothing_of_a_lease() {
+    let (engine, mut authority) = with_units_in_hand();
+    let before = look(&engine);
+    let ask = |authority: &mut Authority, descriptors: &[&str]| {
+        with_request(descriptors, |request| decide(&engine, authority, request, at(SECOND)).unwrap())
     };
-    assert!(verdict.allowed());
+    assert!(!ask(&mut authority, &["all=1", "own=1"]).allowed());
+    assert_eq!(look(&engine), before);
+    assert!(ask(&mut authority, &["all=1", "own=2"]).allowed());
     assert_eq!(look(&engine), before - 1);
+}
+
+#[test]
+fn what_is_booked_stays_spent_of_a_lease_whoever_denies_the_request() {
+    let (engine, mut authority) = with_units_in_hand();
+    let before = look(&engine);
+    let both = ["all=1@5", "own=1"];
+    let verdict =
+        with_request(&both, |request| decide(&engine, &mut authority, request, at(SECOND)).unwrap());
+    assert!(!verdict.allowed());
+    assert_eq!(look(&engine), before - 5);
+    let step = with_request(&both, |request| engine.begin(request, at(SECOND)).unwrap());
+    let Step::Pending(pending) = step else { panic!("the other limit has to be asked") };
+    engine.abandon(pending, at(SECOND));
+    assert_eq!(look(&engine), before - 10);
+}
+
+#[test]
+fn a_node_that_may_lease_nothing_has_its_part_while_the_authority_is_away() {
+    let engine = engine();
+    let ask = || match engine.begin(&Request::policy("none", b"key"), at(0)).unwrap() {
+        Step::Pending(pending) => engine.resume(pending, &[Err(Failure::Unreachable)], at(0)).verdict,
+        Step::Ready(verdict) => verdict,
+    };
+    assert!(ask().allowed());
+    assert_eq!(ask().decided_by(), DecidedBy::FailLocal);
 }
 
 #[test]
@@ -103,7 +160,7 @@ fn leases_outlive_an_authority_that_is_away_and_end_at_their_deadline() {
     let (engine, mut authority) = (engine(), Authority::default());
     play(&engine, &mut authority, "search", 100, 0);
     for errand in engine.take_errands(100) {
-        engine.settle(&errand, Err(Failure::Unreachable), at(SECOND));
+        engine.settle(errand, Err(Failure::Unreachable), at(SECOND));
     }
     let decided_by = |now: Time| match engine.begin(&Request::policy("search", b"key"), now).unwrap() {
         Step::Ready(verdict) => verdict.decided_by(),

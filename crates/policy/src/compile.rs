@@ -4,15 +4,16 @@ use std::collections::{HashMap, HashSet};
 use std::iter;
 use std::time::Duration;
 
-use tollgate_core::{Limit, Span, Tick, Time};
+use tollgate_core::{Span, Tick, Time};
 
+use crate::forms::{Form, MoreForms, keeps_counts};
 use crate::map::Map;
 use crate::part::put_part;
 use crate::pattern::Pattern;
 use crate::rule::{Allowance, Quota, Rule, RuleLimit};
-use crate::snapshot::{Domain, Form, LevelKind, Place, PlacedLimit, RuleId, Snapshot};
+use crate::snapshot::{Domain, LevelKind, Place, PlacedLimit, RuleId, Snapshot};
 use crate::spec::{DescriptorSpec, DomainSpec, FileSpec};
-use crate::tree::{Child, Level, PlaceIndex, Values};
+use crate::tree::{Child, Level, PlaceIndex, Step, Values};
 
 /// What a key prefix begins with: a way of encoding has a number of its own.
 const IN_DOMAIN: u8 = 1;
@@ -69,7 +70,7 @@ impl Snapshot {
 
 struct Compiler<'a> {
     /// The forms of the limits before, by what their counters' keys begin with. Those that are taken up again are taken out.
-    before: HashMap<&'a [u8], &'a [Form]>,
+    before: HashMap<&'a [u8], Vec<Form>>,
     ids: Map<Box<[u8]>, RuleId>,
     ids_given: u32,
     now: Time,
@@ -79,11 +80,12 @@ struct Compiler<'a> {
 impl<'a> Compiler<'a> {
     fn new(before: Option<&'a Snapshot>, now: Time) -> Compiler<'a> {
         let places = before.into_iter().flat_map(Snapshot::places);
-        let limits = places.flat_map(Place::limits).map(|limit| (limit.key_prefix(), limit.forms.as_slice()));
+        let limits =
+            places.flat_map(Place::limits).map(|limit| (limit.key_prefix(), limit.forms_ever().collect()));
         let gone = before
             .into_iter()
             .flat_map(|before| &before.gone)
-            .map(|(prefix, forms)| (&**prefix, forms.as_slice()));
+            .map(|(prefix, forms)| (&**prefix, forms.clone()));
         Compiler {
             before: gone.chain(limits).collect(),
             ids: before.map(|before| before.ids.clone()).unwrap_or_default(),
@@ -96,7 +98,13 @@ impl<'a> Compiler<'a> {
     fn domain(&mut self, spec: DomainSpec) -> Domain {
         let mut identity = vec![IN_DOMAIN];
         put_part(&mut identity, spec.name.as_bytes());
-        let trail = Trail { domain: &spec.name, path: String::new(), identity, levels: Vec::new() };
+        let trail = Trail {
+            domain: &spec.name,
+            path: String::new(),
+            identity,
+            levels: Vec::new(),
+            steps: Vec::new(),
+        };
         let root = self.level(spec.descriptors, &trail);
         Domain {
             enabled: spec.enabled,
@@ -129,7 +137,8 @@ impl<'a> Compiler<'a> {
         let mut identity = vec![IN_POLICY];
         put_part(&mut identity, name.as_bytes());
         // Its key is its one level, and tells counters apart.
-        self.place(rule, &Trail { domain: "", path: name.into(), identity, levels: vec![LevelKind::Counted] })
+        let levels = vec![LevelKind::Counted];
+        self.place(rule, &Trail { domain: "", path: name.into(), identity, levels, steps: Vec::new() })
     }
 
     fn place(&mut self, rule: Rule, trail: &Trail<'_>) -> PlaceIndex {
@@ -154,6 +163,7 @@ impl<'a> Compiler<'a> {
             rule,
             limits,
             levels: trail.levels.clone(),
+            steps: trail.steps.clone(),
         });
         index
     }
@@ -185,8 +195,9 @@ impl<'a> Compiler<'a> {
         }
         let title = title(terms.name.as_deref(), &trail.path, several.then_some(at));
         let before = self.before.remove(key_prefix.as_slice()).unwrap_or_default();
-        let forms = self.forms(terms, before);
-        PlacedLimit { title, key_prefix: key_prefix.into(), terms: terms.clone(), forms }
+        let forms = self.forms(terms, &before);
+        let more = MoreForms::default();
+        PlacedLimit { title, key_prefix: key_prefix.into(), terms: terms.clone(), forms, more }
     }
 
     /// Every limit that a key's counts may be kept under: the limit as it is, tier by tier, and what it was, until nothing of that is
@@ -197,10 +208,10 @@ impl<'a> Compiler<'a> {
         let mut forms: Vec<Form> = Vec::new();
         for (tier, allowance) in all {
             match allowance {
-                Allowance::Unlimited => {}
-                Allowance::Quota(quota)
-                    if matches!(quota.limit, Limit::Blocked(_) | Limit::Concurrency(_)) => {}
-                Allowance::Quota(quota) => forms.push(Form { tier, quota: quota.clone(), until: Time::MAX }),
+                Allowance::Quota(quota) if keeps_counts(&quota.limit) => {
+                    forms.push(Form { tier, quota: quota.clone(), until: Time::MAX });
+                }
+                _ => {}
             }
         }
         let present = forms.len();
@@ -236,6 +247,7 @@ struct Trail<'a> {
     path: String,
     identity: Vec<u8>,
     levels: Vec<LevelKind>,
+    steps: Vec<Step>,
 }
 
 impl<'a> Trail<'a> {
@@ -256,7 +268,10 @@ impl<'a> Trail<'a> {
         let value = value.map(|value| format!("={value}")).unwrap_or_default();
         let mut levels = self.levels.clone();
         levels.push(level);
-        Trail { domain: self.domain, path: format!("{}{separator}{key}{value}", self.path), identity, levels }
+        let mut steps = self.steps.clone();
+        steps.push(Step { key: key.into(), values: values.clone() });
+        let path = format!("{}{separator}{key}{value}", self.path);
+        Trail { domain: self.domain, path, identity, levels, steps }
     }
 }
 

@@ -1,6 +1,7 @@
 //! The keys of the format: one table for each place, from which both the reader and the JSON schema know them.
 
 pub(crate) mod forward_auth;
+pub(crate) mod terms;
 
 use strsim::damerau_levenshtein;
 
@@ -181,6 +182,7 @@ const LIMIT_KEYS: &[Key] = &[
     key("fail_mode", Kind::Choice(FAIL_MODES), "What happens while the shared count is out of reach."),
     key("local_fraction", Kind::Fraction, "The part of the limit that a node spends on its own then, or has in leases at most."),
     key("strict", Kind::Boolean, "Whether leases take nothing beyond the limit, for which the shared count admits less at once."),
+    key("lease_when_hot", Kind::Boolean, "Whether units are leased for keys that take a large part of all requests, for as long as they do."),
     key("tiers", Kind::MapOf(&TIER), "Other numbers for tenants of a tier."),
 ];
 

@@ -9,12 +9,14 @@ mod fields;
 mod file;
 mod forward_auth;
 mod guess;
+mod leasing;
 mod limit;
 mod matcher;
 mod metadata;
 mod numbers;
 mod policy;
 mod reach;
+mod terms;
 mod value;
 
 use std::collections::{BTreeMap, HashMap};
@@ -22,11 +24,12 @@ use std::collections::{BTreeMap, HashMap};
 use crate::problem::{Mark, Page, Position, Problem, Problems};
 use crate::rule::DefaultAlgorithm;
 use crate::source::{Source, too_large};
-use crate::spec::FileSpec;
-use crate::yaml;
+use crate::spec::{FileSpec, PolicySpec};
+use crate::yaml::{self, Entry, Node};
 
 use file::FileRead;
 use guess::Guesses;
+pub use terms::read_terms;
 
 /// Reads one file of rules. Everything that is wrong with it is added to `problems`; nothing is returned where the file
 /// as a whole says nothing.
@@ -57,6 +60,24 @@ pub fn read_all(sources: &[Source], default_algorithm: DefaultAlgorithm) -> Resu
     problems.or(specs)
 }
 
+/// Reads one named policy that stands in a text of its own: what otherwise stands behind its name under `policies`.
+pub fn read_policy(
+    name: &str,
+    source: &Source,
+    default_algorithm: DefaultAlgorithm,
+) -> Result<PolicySpec, Problems> {
+    let mut problems = Problems::new();
+    let rule = read_root(source, default_algorithm, &mut problems, |reader, root| {
+        let entry = Entry { key: name.into(), key_mark: root.mark, value: root.clone() };
+        let is_named = reader.check_name(name, root.mark);
+        reader.policy(&entry).filter(|_| is_named)
+    });
+    match rule {
+        Some(rule) => problems.or(PolicySpec { name: name.to_owned(), rule }),
+        None => Err(problems),
+    }
+}
+
 fn check_unique(
     kind: &str,
     name: &str,
@@ -81,6 +102,16 @@ fn read_one(
     default_algorithm: DefaultAlgorithm,
     problems: &mut Problems,
 ) -> Option<FileRead> {
+    #[allow(clippy::redundant_closure_for_method_calls, reason = "the method alone is of one lifetime only")]
+    read_root(source, default_algorithm, problems, |reader, root| reader.file(root))
+}
+
+fn read_root<T>(
+    source: &Source,
+    default_algorithm: DefaultAlgorithm,
+    problems: &mut Problems,
+    read: impl FnOnce(&mut Reader<'_, '_>, &Node) -> Option<T>,
+) -> Option<T> {
     if source.text.len() > Source::TEXT_BYTES_MAX {
         problems.push(too_large(&source.name));
         return None;
@@ -90,21 +121,29 @@ fn read_one(
     let told = problems.len();
     let root = yaml::parse(text, &page, problems);
     let is_understood = problems.len() == told;
-    let mut reader = Reader {
-        page: &page,
+    let mut reader = reader(&page, problems, default_algorithm);
+    match root {
+        Some(root) if !root.is_null() => read(&mut reader, &root),
+        // What could not be parsed has been said already; an empty file is not wrong in any of its parts.
+        Some(_) => reader.empty(),
+        None if is_understood => reader.empty(),
+        None => None,
+    }
+}
+
+fn reader<'p, 't>(
+    page: &'p Page<'t>,
+    problems: &'p mut Problems,
+    default_algorithm: DefaultAlgorithm,
+) -> Reader<'p, 't> {
+    Reader {
+        page,
         problems,
         default_algorithm,
         tiers_seen: BTreeMap::new(),
         keys_seen: Vec::new(),
         ways_bytes: 0,
         guesses: Guesses::default(),
-    };
-    match root {
-        Some(root) if !root.is_null() => reader.file(&root),
-        // What could not be parsed has been said already; an empty file is not wrong in any of its parts.
-        Some(_) => reader.empty(),
-        None if is_understood => reader.empty(),
-        None => None,
     }
 }
 

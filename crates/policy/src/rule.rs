@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use tollgate_core::{Limit, SharedLimit};
 
+use crate::counting::Counting;
+
 /// What is asked of the requests that reach one place: a descriptor of a domain, or a named policy.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(clippy::struct_excessive_bools)] // The switches of the format, which are independent of each other.
@@ -47,6 +49,8 @@ pub struct RuleLimit {
     pub local_percent: Option<u8>,
     /// Whether leases take nothing beyond the limit.
     pub strict: bool,
+    /// How other numbers would be counted: those of a tenant's own.
+    pub counting: Counting,
 }
 
 /// How much a limit allows.
@@ -87,6 +91,8 @@ pub struct LeaseTerms {
     pub budget: u64,
     /// With one of them.
     pub node_max: u64,
+    /// Only while the key is hot; it is exact otherwise.
+    pub when_hot: bool,
 }
 
 impl Quota {
@@ -112,12 +118,12 @@ impl Quota {
             let Some(reserved) = reserved else { return };
             self.shared = Some(Arc::new(reserved));
         }
-        self.leased = Some(LeaseTerms { budget, node_max });
+        self.leased = Some(LeaseTerms { budget, node_max, when_hot: false });
     }
 }
 
 /// The period of a quota, as its rule puts it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Period {
     /// One of the units of the format.
     Unit(Unit),
@@ -128,7 +134,7 @@ pub enum Period {
 }
 
 /// The units of time of the format. A month has 30 days and a year 365.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum Unit {
     Second,

@@ -1,15 +1,16 @@
 //! The compiled policy: every rule at its place, ready to be met by requests.
 
 use std::fmt;
+use std::sync::OnceLock;
 
-use tollgate_core::{Limit, Time};
-
+use crate::forms::{Form, MoreForms};
 use crate::map::Map;
 use crate::recipe::Recipe;
-use crate::rule::{Allowance, Consistency, FailMode, Overshoot, Quota, Rule, RuleLimit};
-use crate::tree::{Entry, Level, PlaceIndex};
+use crate::rule::{Allowance, Consistency, FailMode, Overshoot, Period, Rule, RuleLimit};
+use crate::tenants::{Book, Way};
+use crate::tree::{Entry, Level, PlaceIndex, Step};
 
-/// A compiled policy. Nothing in it changes; a new one takes its place.
+/// A compiled policy. No rule in it changes; a new one takes its place. Beside its rules it has what single tenants may.
 #[derive(Debug, Default)]
 pub struct Snapshot {
     pub(crate) domains: Map<Box<str>, Domain>,
@@ -24,10 +25,14 @@ pub struct Snapshot {
     pub(crate) ids_given: u32,
     /// What limits were that are gone, by what their counters' keys begin with: they may come back.
     pub(crate) gone: Map<Box<[u8]>, Vec<Form>>,
+    /// The terms of tenants, if any have some.
+    pub(crate) book: OnceLock<Book>,
+    /// The places past whose tenants descriptors lead, by the keys of their other entries. Made when it is first asked for.
+    pub(crate) ways: OnceLock<Map<Box<[u8]>, Vec<Way>>>,
 }
 
 /// A domain: a tree of rules for the descriptors of one kind of caller.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Domain {
     pub(crate) name: Box<str>,
     pub(crate) enabled: bool,
@@ -38,7 +43,7 @@ pub struct Domain {
 }
 
 /// A rule at its place. The place, not the numbers, is what counters belong to: numbers may change, counts stay.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Place {
     pub(crate) id: RuleId,
     /// The numbers under which those of a tier are counted.
@@ -49,6 +54,8 @@ pub struct Place {
     pub(crate) limits: Vec<PlacedLimit>,
     /// What the values at each level of the way to it mean for its counters.
     pub(crate) levels: Vec<LevelKind>,
+    /// The way to it. A policy has none.
+    pub(crate) steps: Vec<Step>,
 }
 
 /// What the values at one level mean for counters.
@@ -63,31 +70,15 @@ pub(crate) enum LevelKind {
 }
 
 /// One limit of a rule at its place.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct PlacedLimit {
     pub(crate) title: Box<str>,
     pub(crate) key_prefix: Box<[u8]>,
     pub(crate) terms: RuleLimit,
     /// The limits that a key's counts may be kept under.
     pub(crate) forms: Vec<Form>,
-}
-
-/// A limit under which a key may have been counted: one of the rule's tiers, or what it was before a reload.
-#[derive(Clone, Debug)]
-pub(crate) struct Form {
-    /// Whose limit it is; `None` for those without a tier.
-    pub(crate) tier: Option<Box<str>>,
-    pub(crate) quota: Quota,
-    /// From when on no count under it is left.
-    pub(crate) until: Time,
-}
-
-impl Form {
-    /// Whether states under the two limits are kept and read alike.
-    pub(crate) fn is_like(&self, limit: &Limit) -> bool {
-        let own = &self.quota.limit;
-        own.shape() == limit.shape() && own.packs() == limit.packs()
-    }
+    /// And those that numbers of tenants bring along.
+    pub(crate) more: MoreForms,
 }
 
 /// Names a rule as long as the process lives, whatever its numbers and however often it is reloaded.
@@ -95,6 +86,22 @@ impl Form {
 pub struct RuleId(pub(crate) u32);
 
 impl Snapshot {
+    /// The same rules, with no tenants yet.
+    pub(crate) fn without_tenants(&self) -> Snapshot {
+        Snapshot {
+            domains: self.domains.clone(),
+            policies: self.policies.clone(),
+            places: self.places.clone(),
+            policy_names: self.policy_names.clone(),
+            forward_auth_names: self.forward_auth_names.clone(),
+            ids: self.ids.clone(),
+            ids_given: self.ids_given,
+            gone: self.gone.clone(),
+            book: OnceLock::new(),
+            ways: self.ways.clone(),
+        }
+    }
+
     /// The domain of this name.
     pub fn domain(&self, name: &str) -> Option<&Domain> {
         self.domains.get(name)
@@ -159,11 +166,22 @@ impl Domain {
         self.root.walk(entries)
     }
 
-    /// The tier of the tenant that a descriptor names, if it names one that has any.
+    /// The tier of the tenant that a descriptor names, if it names one to which the rules give any.
     pub fn tier_of(&self, entries: &[Entry<'_>]) -> Option<&str> {
+        self.tier_of_tenant(self.tenant_of(entries)?)
+    }
+
+    /// The tenant that a descriptor names.
+    #[inline]
+    pub fn tenant_of<'e>(&self, entries: &[Entry<'e>]) -> Option<&'e str> {
         let tenant_key = self.tenant_key.as_deref()?;
-        let (_, tenant) = entries.iter().find(|(key, _)| *key == tenant_key)?;
-        self.tenants.get(*tenant).map(|tier| &**tier)
+        entries.iter().find(|(key, _)| *key == tenant_key).map(|(_, tenant)| *tenant)
+    }
+
+    /// The tier that the rules give to a tenant.
+    #[inline]
+    pub fn tier_of_tenant(&self, tenant: &str) -> Option<&str> {
+        self.tenants.get(tenant).map(|tier| &**tier)
     }
 }
 
@@ -206,8 +224,13 @@ impl Place {
 
     /// The values of a descriptor that tell its counters apart at this place.
     pub fn counted<'a>(&self, entries: &'a [Entry<'a>]) -> impl Iterator<Item = &'a str> {
+        self.counted_entries(entries).map(|(_, value)| value)
+    }
+
+    /// The entries of a descriptor whose values tell its counters apart at this place.
+    pub fn counted_entries<'a>(&self, entries: &'a [Entry<'a>]) -> impl Iterator<Item = Entry<'a>> {
         let counted = entries.iter().zip(&self.levels).filter(|(_, level)| **level == LevelKind::Counted);
-        counted.map(|(&(_, value), _)| value)
+        counted.map(|(&entry, _)| entry)
     }
 
     /// The values of a descriptor that all who share its counter have in common.
@@ -239,28 +262,12 @@ impl PlacedLimit {
         tiered.map_or(&self.terms.allowance, |(_, allowance)| allowance)
     }
 
-    /// Limits under which somebody of this tier may have been counted otherwise than under `limit`: before a reload, or in another
-    /// tier. What was used then has to be carried over. Of limits whose states are kept alike, that of the tier is the one to read them with.
-    pub fn counted_before(
-        &self,
-        tier: Option<&str>,
-        limit: &Limit,
-        now: Time,
-    ) -> impl Iterator<Item = &Limit> {
-        // Nearly always there is one form, and it is this one.
-        let forms = if self.forms.len() > 1 { self.forms.as_slice() } else { &[] };
-        let counts = move |form: &&Form| now < form.until && !form.is_like(limit);
-        let is_best = move |at: usize, form: &Form| {
-            let rival = |(other_at, other): (usize, &Form)| {
-                let is_own = other.tier.as_deref() == tier;
-                other.is_like(&form.quota.limit)
-                    && now < other.until
-                    && (is_own, other_at < at) > (form.tier.as_deref() == tier, at < other_at)
-            };
-            !forms.iter().enumerate().any(rival)
-        };
-        let best = forms.iter().enumerate().filter(move |(at, form)| counts(form) && is_best(*at, form));
-        best.map(|(_, form)| &form.quota.limit)
+    /// The period of the rule's own numbers, if it has any.
+    pub(crate) fn own_period(&self) -> Option<Period> {
+        match &self.terms.allowance {
+            Allowance::Quota(quota) => Some(quota.period),
+            Allowance::Unlimited => self.terms.counting.period,
+        }
     }
 
     /// Whether its numbers, or those of one of its tiers, are too large for a count that is shared.
@@ -289,9 +296,10 @@ impl PlacedLimit {
         self.terms.fail_mode
     }
 
-    /// The part of the limit, in percent, that one process spends on its own then; `None` follows the number of processes.
+    /// The part of the limit, in percent, that one process spends on its own then; `None` follows the number of processes. Where units are leased, a rule
+    /// says so how many of them, and nothing about this.
     pub fn local_percent(&self) -> Option<u8> {
-        self.terms.local_percent
+        self.terms.local_percent.filter(|_| self.terms.consistency != Some(Consistency::Leased))
     }
 
     /// The names of its tiers.

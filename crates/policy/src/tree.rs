@@ -12,14 +12,14 @@ use crate::pattern::Pattern;
 pub type Entry<'a> = (&'a str, &'a str);
 
 /// One level of the tree.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Level {
     children: Vec<Child>,
     keys: Map<Box<str>, Candidates>,
 }
 
 /// A node of the tree, and what leads to it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Child {
     /// The key that an entry must have.
     pub key: Box<str>,
@@ -47,12 +47,19 @@ pub enum Values {
     Any,
 }
 
+/// A step of the way to a place: what leads to the next node.
+#[derive(Clone, Debug)]
+pub(crate) struct Step {
+    pub(crate) key: Box<str>,
+    pub(crate) values: Values,
+}
+
 /// Where a snapshot keeps a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PlaceIndex(pub(crate) u32);
 
 /// The children of one key, as indices, by how their values are looked for.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Candidates {
     exact: Map<Box<str>, usize>,
     patterns: Vec<usize>,

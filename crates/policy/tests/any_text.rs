@@ -78,7 +78,7 @@ fn check(text: &str) -> Result<(), TestCaseError> {
         prop_assert!(problem.hint.is_some(), "{}", problem);
         let shown = problem.to_string();
         prop_assert!(shown.chars().all(|c| c == '\n' || !c.is_control()), "{:?}", shown);
-        prop_assert!(shown.lines().all(|line| line.chars().count() < 300), "{}", shown);
+        prop_assert!(shown.lines().all(|line| line.chars().count() < 320), "{}", shown);
     }
     Ok(())
 }

@@ -161,11 +161,79 @@ fn strict_without_leases() {
         consistency: exact
         strict: true
     "), @r"
-    rules.yaml:8:5: `strict` has no meaning unless `consistency` is `leased`
+    rules.yaml:8:5: `strict` has no meaning unless units are leased
        |
      8 |     strict: true
        |     ^^^^^^
-       = write `consistency: leased`, or remove it
+       = write `consistency: leased` or `lease_when_hot: true`, or remove it
+    ");
+}
+
+#[test]
+fn leases_of_hot_keys_that_cannot_be() {
+    assert_snapshot!(said_of_limit("
+        unit: minute
+        requests_per_unit: 10
+        consistency: local
+        lease_when_hot: true
+    "), @r"
+    rules.yaml:8:5: `lease_when_hot` has no meaning for a count that is not shared
+       |
+     8 |     lease_when_hot: true
+       |     ^^^^^^^^^^^^^^
+      ::: rules.yaml:7:18: it is this
+       |
+     7 |     consistency: local
+       |                  ^^^^^
+       = remove it, or write `consistency: exact`
+    ");
+    assert_snapshot!(said_of_limit("
+        unit: minute
+        requests_per_unit: 10
+        consistency: leased
+        lease_when_hot: true
+    "), @r"
+    rules.yaml:8:5: a limit that is always leased needs no `lease_when_hot`
+       |
+     8 |     lease_when_hot: true
+       |     ^^^^^^^^^^^^^^
+      ::: rules.yaml:7:18: it is this
+       |
+     7 |     consistency: leased
+       |                  ^^^^^^
+       = keep one of the two
+    ");
+    assert_snapshot!(said_of_limit("
+        unit: minute
+        requests_per_unit: 10
+        algorithm: concurrency
+        lease_when_hot: true
+    "), @r"
+    rules.yaml:8:5: this limit cannot be leased
+       |
+     8 |     lease_when_hot: true
+       |     ^^^^^^^^^^^^^^
+       = remove it: queues and limits on concurrency are always exact, and of a few units none is to spare
+    ");
+    assert_snapshot!(said_of_limit("
+        unit: minute
+        requests_per_unit: 10
+        local_fraction: 0
+        lease_when_hot: true
+    "), @r"
+    rules.yaml:8:5: this limit cannot be leased
+       |
+     8 |     lease_when_hot: true
+       |     ^^^^^^^^^^^^^^
+       = remove it, or write a larger `local_fraction`: of nothing, nothing is leased
+    ");
+    assert_snapshot!(said_of_limit("
+        unit: minute
+        requests_per_unit: 0
+        lease_when_hot: true
+        strict: true
+    "), @r"
+    (nothing is wrong)
     ");
 }
 

@@ -11,7 +11,8 @@ use tollgate_core::{
     Rate, SlidingLog, SlidingWindow, Span, SubWindows, Tick, TokenBucket, Windows,
 };
 use tollgate_policy::{
-    Allowance, Consistency, DefaultAlgorithm, FailMode, Overshoot, Period, RuleLimit, Source, Unit, read_all,
+    Allowance, Consistency, DefaultAlgorithm, FailMode, LeaseTerms, Overshoot, Period, RuleLimit, Source,
+    Unit, read_all,
 };
 
 fn limit_by(lines: &str, default_algorithm: DefaultAlgorithm) -> RuleLimit {
@@ -219,6 +220,23 @@ fn leases() {
     assert_eq!(terms("requests: 1; unit: second; consistency: leased"), (None, 1));
     let queue = "requests: 9; unit: second; algorithm: leaky_bucket; max_wait: 1s; consistency: leased";
     assert_eq!(terms(queue).0, None);
+}
+
+#[test]
+fn leases_of_hot_keys() {
+    let terms = |text: &str| match limit(text).allowance {
+        Allowance::Quota(quota) => (quota.leased, quota.shared.unwrap().units()),
+        Allowance::Unlimited => panic!("{text}"),
+    };
+    let hot = |budget, node_max| Some(LeaseTerms { budget, node_max, when_hot: true });
+    let bucket = "requests: 100; unit: second; burst: 40; lease_when_hot: true";
+    assert_eq!(terms(bucket), (hot(20, u64::MAX), 40));
+    assert_eq!(terms(&format!("{bucket}; consistency: exact; strict: true")), (hot(10, u64::MAX), 30));
+    assert_eq!(terms(&format!("{bucket}; local_fraction: 0.1; fail_mode: open")), (hot(20, 4), 40));
+    assert_eq!(terms("requests: 100; unit: second; lease_when_hot: false").0, None);
+    let always = terms("requests: 100; unit: second; consistency: leased; lease_when_hot: false").0;
+    assert_eq!(always.map(|terms| terms.when_hot), Some(false));
+    assert_eq!(limit(bucket).consistency, None, "who decides follows the store");
 }
 
 #[test]

@@ -14,6 +14,7 @@ fn every_key() -> Value {
         "fail_mode": "local", "local_fraction": 0.5, "tiers": {"pro": {"unlimited": true}, "free": numbers},
     });
     let others = json!([
+        {"requests": 5, "unit": "hour", "consistency": "exact", "lease_when_hot": true},
         {"requests": 5, "calendar": "month", "zone": "UTC"},
         {"requests": 5, "unit": "hour", "sub_windows": 8, "jitter": true},
         {"requests": 5, "period": "1m", "algorithm": "leaky_bucket", "max_wait": "1s"},

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 use std::time::Duration;
 
 use thiserror::Error;
@@ -12,9 +12,12 @@ pub use tollgate_store::authority::Pin;
 use tollgate_store::authority::deny_cache::{Denial, DenyCache};
 use tollgate_store::authority::ring::{Ring, RingError};
 use tollgate_store::authority::{Act, Grant, Question, SharedKey};
+use tollgate_store::hot::ShardId;
+use tollgate_store::lease::{Census, Counted};
 
 use crate::address::{Address, Credentials, Layout, Node};
 use crate::connection::{Access, Broken, CurrentCredentials, error_code};
+use crate::heartbeat;
 use crate::keys::{Keys, PrefixError};
 use crate::shard::ShardStats;
 use crate::tls::Tls;
@@ -84,8 +87,10 @@ pub struct Fleet {
     pub(crate) ring: Option<Arc<Ring>>,
     credentials: Arc<CurrentCredentials>,
     denied: Vec<Mutex<DenyCache>>,
-    /// How many nodes there were when they were last counted.
+    /// What is known of the nodes, how many that are, and until when the others count this one.
+    census: Mutex<Census>,
     nodes: AtomicU32,
+    counted_until: AtomicU64,
     /// Whether a thread of this process already tells that it is there.
     pub(crate) is_beating: AtomicBool,
     /// Under which name.
@@ -162,7 +167,9 @@ impl Fleet {
             ring,
             credentials: Arc::new(CurrentCredentials::new(settings.address.credentials.clone())),
             denied: (0..STRIPES).map(|_| stripe()).collect(),
+            census: Mutex::new(heartbeat::census()),
             nodes: AtomicU32::new(1),
+            counted_until: AtomicU64::new(0),
             is_beating: AtomicBool::new(false),
             node: format!("{:016x}", random()),
             made_up_us: AtomicU64::new(NOT_MADE_UP),
@@ -184,9 +191,11 @@ impl Fleet {
         self.credentials.set(credentials);
     }
 
-    /// Whether nodes count themselves, and nobody has said how many there are.
-    pub fn counts_nodes(&self) -> bool {
-        self.settings.nodes.is_none()
+    /// Whether all others count this node, or need not because the settings say how many there are.
+    pub fn is_counted(&self) -> bool {
+        // Relaxed: a number that stands for itself.
+        let until = self.counted_until.load(Ordering::Relaxed);
+        self.settings.nodes.is_some() || self.clock.now() <= Time::from_ticks(until)
     }
 
     /// How many nodes share the limits, this one among them: as they were last counted, or as the settings say.
@@ -195,8 +204,19 @@ impl Fleet {
         self.settings.nodes.unwrap_or_else(|| self.nodes.load(Ordering::Relaxed)).max(1)
     }
 
-    pub(crate) fn set_nodes(&self, nodes: u32) {
-        self.nodes.store(nodes, Ordering::Relaxed);
+    /// What was answered to a heartbeat, if anything.
+    pub(crate) fn counted(&self, sent_at: Time, answer: Option<Counted>) {
+        let mut census = self.census.lock().unwrap_or_else(PoisonError::into_inner);
+        census.tell(sent_at, answer);
+        self.nodes.store(census.nodes(), Ordering::Relaxed);
+        let until = census.is_counted_until().unwrap_or_default();
+        self.counted_until.store(until.ticks(), Ordering::Relaxed);
+    }
+
+    /// Who keeps a key, as any of the threads knows it; nothing, if none does or that would have to be waited for. Every shard has a number of its own.
+    pub fn shard_of(&self, key: SharedKey, pin: Option<Pin>) -> Option<ShardId> {
+        let threads = try_lock(&self.threads)?;
+        threads.iter().find_map(Weak::upgrade)?.known_shard_of(key, pin)
     }
 
     /// What every shard has done, all threads together.
@@ -355,6 +375,15 @@ pub(crate) fn random() -> u64 {
 pub(crate) fn jittered(pause: Duration) -> Duration {
     let half = pause / 2;
     half + Duration::from_nanos(random() % u64::try_from(half.as_nanos()).unwrap_or(1).max(1))
+}
+
+/// Unless somebody else has it.
+pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+    match mutex.try_lock() {
+        Ok(guard) => Some(guard),
+        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

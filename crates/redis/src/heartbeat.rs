@@ -1,47 +1,48 @@
 //! How many nodes share the limits: each tells the authority every second that it is there, and learns how many do.
 //!
-//! While the authority is away the last number holds, and it holds on for a while after: an authority that has forgotten everybody counts
-//! one at first, and who believed it would spend the whole limit alone. One thread of a process tells for all of them, and another
-//! when that one ends.
-
-#[cfg(test)]
-mod tests;
+//! What is believed of the answers is the [`Census`]'s to say. One thread of a process tells for all of them, and another when that one ends.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::time::{MissedTickBehavior, interval, timeout};
+use tollgate_core::Span;
+use tollgate_store::lease::{Census, Counted, PRESENT_FOR};
 
 use crate::fleet::Fleet;
 use crate::topology::Topology;
 use crate::wire::{Commands, Reply};
 
 const INTERVAL: Duration = Duration::from_secs(1);
-/// A node that has not told for so long is gone.
-const LIFE_MS: &[u8] = b"5000";
-/// So many counts in a row, none of them missed, have to be smaller than the one before is given up: by then everybody who is there has told.
-const SMALLER_MIN: u32 = 5;
 
-/// Who was there of late, by Redis's own clock.
+/// Who was there of late, by Redis's own clock, and for how long somebody was always there.
 const SCRIPT: &str = "\
 local time = redis.call('TIME')
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now_ms - ARGV[2])
 redis.call('ZADD', KEYS[1], now_ms, ARGV[1])
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
-return redis.call('ZCARD', KEYS[1])
+local since_ms = redis.call('MGET', KEYS[2])[1] or now_ms
+redis.call('SET', KEYS[2], string.format('%d', since_ms), 'PX', ARGV[2])
+return { redis.call('ZCARD', KEYS[1]), now_ms - since_ms }
 ";
+
+/// A node that has just begun.
+pub(crate) fn census() -> Census {
+    Census::new(Span::from_ticks(u64::try_from(INTERVAL.as_nanos()).unwrap_or(u64::MAX)))
+}
 
 /// Tells for as long as the thread lives, whenever no other thread does.
 pub(crate) async fn beat(fleet: Arc<Fleet>, topology: Weak<Topology>) {
     if fleet.settings.nodes.is_some() {
         return;
     }
-    let (mut turn, mut counts) = (None, Counts::default());
+    let mut turn = None;
     let mut beats = interval(INTERVAL);
     beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let key = fleet.keys.nodes();
+    let (key, since_key) = (fleet.keys.nodes(), fleet.keys.nodes_since());
+    let life_ms = (INTERVAL * PRESENT_FOR).as_millis().to_string();
     loop {
         beats.tick().await;
         turn = turn.or_else(|| Turn::take(&fleet));
@@ -51,43 +52,37 @@ pub(crate) async fn beat(fleet: Arc<Fleet>, topology: Weak<Topology>) {
         let Some(shard) = topology.upgrade().map(|topology| topology.shard_of_nodes()) else { return };
         let Some(shard) = shard else { continue };
         let mut command = Commands::default();
-        let words: [&[u8]; 6] =
-            [b"EVAL", SCRIPT.as_bytes(), b"1", key.as_bytes(), fleet.node.as_bytes(), LIFE_MS];
+        let words: [&[u8]; 7] = [
+            b"EVAL",
+            SCRIPT.as_bytes(),
+            b"2",
+            key.as_bytes(),
+            since_key.as_bytes(),
+            fleet.node.as_bytes(),
+            life_ms.as_bytes(),
+        ];
         command.command(&words);
+        let sent_at = fleet.clock.now();
         let counted = match timeout(INTERVAL, shard.plain(command)).await {
-            Ok(Ok(Reply::Integer(nodes))) => u32::try_from(nodes).ok(),
             Ok(Ok(Reply::Error(message))) => {
                 fleet.murmur(&shard.name, &message);
                 None
             }
+            Ok(Ok(reply)) => counted(&reply),
             _ => None, // Others see and tell that it is away.
         };
-        fleet.set_nodes(counts.believed(fleet.nodes(), counted));
+        fleet.counted(sent_at, counted);
     }
 }
 
-/// What was counted of late.
-#[derive(Debug, Default)]
-struct Counts {
-    /// How many counts in a row were smaller than what is believed, and the largest of them.
-    smaller: u32,
-    largest: u32,
-}
-
-impl Counts {
-    /// How many nodes there are, where so many were believed and now so many are counted, or none could be.
-    fn believed(&mut self, nodes: u32, counted: Option<u32>) -> u32 {
-        let Some(counted) = counted.filter(|counted| *counted < nodes) else {
-            *self = Counts::default();
-            return counted.unwrap_or(nodes);
-        };
-        self.smaller += 1;
-        self.largest = self.largest.max(counted);
-        if self.smaller < SMALLER_MIN {
-            return nodes;
-        }
-        std::mem::take(self).largest
-    }
+/// What the script has said.
+fn counted(reply: &Reply) -> Option<Counted> {
+    let Reply::Integers(numbers) = reply else { return None };
+    let [nodes, kept_for_ms] = numbers.as_slice() else { return None };
+    // Where the clock was set back, nobody was there for long.
+    let kept_for_ms = u64::try_from(*kept_for_ms).unwrap_or(0);
+    let kept_for = Span::from_ticks(kept_for_ms.saturating_mul(1_000_000));
+    Some(Counted { nodes: u32::try_from(*nodes).ok()?, kept_for })
 }
 
 /// One thread tells. When it ends, another may.

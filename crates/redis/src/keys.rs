@@ -59,6 +59,11 @@ impl Keys {
     pub(crate) fn nodes(&self) -> String {
         format!("{}nodes}}", self.prefix)
     }
+
+    /// Since when somebody always was.
+    pub(crate) fn nodes_since(&self) -> String {
+        format!("{}nodes}}:since", self.prefix)
+    }
 }
 
 /// The first three hexadecimal digits.

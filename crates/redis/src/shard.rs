@@ -9,6 +9,7 @@ mod tally;
 mod verdict;
 
 use std::collections::VecDeque;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
@@ -18,6 +19,7 @@ use tollgate_store::authority::breaker::{Admission, Breaker, Pass, State as Brea
 use tollgate_store::authority::debts::{Debt, Debts};
 use tollgate_store::authority::queue::Queue;
 use tollgate_store::authority::{Failure, Question, SharedKey};
+use tollgate_store::hot::ShardId;
 
 pub(crate) use link::{Link, Place};
 pub use tally::{FAILURES, ShardStats};
@@ -36,6 +38,8 @@ const PLAIN_MAX: usize = 16;
 pub(crate) struct Shard {
     /// Under which name it is known in logs and metrics.
     pub(crate) name: String,
+    /// A number that goes with the name, the same on every thread.
+    pub(crate) id: ShardId,
     /// Where it is, if it stays there.
     pub(crate) node: Option<Node>,
     fleet: Arc<Fleet>,
@@ -89,7 +93,11 @@ impl Shard {
             plain: VecDeque::new(),
             tally: Tally::default(),
         };
-        Shard { name: place.name(), node, fleet, state: Mutex::new(state) }
+        let name = place.name();
+        let mut hasher = DefaultHasher::new();
+        name.hash(&mut hasher);
+        let id = ShardId(hasher.finish().max(ShardId::HERE.0 + 1));
+        Shard { name, id, node, fleet, state: Mutex::new(state) }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

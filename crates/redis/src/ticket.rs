@@ -52,7 +52,8 @@ impl Ticket {
     /// For an asker who waits.
     pub(crate) fn awaited(pass: Pass, act: Act) -> (Ticket, oneshot::Receiver<Answer>) {
         let (reply, answer) = oneshot::channel();
-        let is_owed = !matches!(act, Act::Peek(_) | Act::Take(_));
+        // What is granted to nobody would be lost.
+        let is_owed = !matches!(act, Act::Peek(_) | Act::Take(_) | Act::Lease { .. });
         let ticket =
             Ticket { reply: Some(reply), is_owed, owed_since: None, pass, moves: 0, is_asking: false };
         (ticket, answer)

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use tokio::task::AbortHandle;
 use tollgate_store::authority::{Question, SharedKey};
+use tollgate_store::hot::ShardId;
 
 pub(crate) use cluster::Mover;
 pub(crate) use sentinel::Sentinels;
@@ -67,6 +68,15 @@ impl Topology {
             Topology::One(member) => Some(Arc::clone(&member.shard)),
             Topology::Ring(ring) => ring.shard_of(key, pin),
             Topology::Cluster(cluster) => cluster.shard_of(key),
+        }
+    }
+
+    /// Who keeps a key, if that can be said without waiting.
+    pub(crate) fn known_shard_of(&self, key: SharedKey, pin: Option<Pin>) -> Option<ShardId> {
+        match self {
+            Topology::One(member) => Some(member.shard.id),
+            Topology::Ring(ring) => ring.shard_of(key, pin).map(|shard| shard.id),
+            Topology::Cluster(cluster) => cluster.known_shard_of(key),
         }
     }
 

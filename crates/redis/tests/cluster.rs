@@ -42,6 +42,9 @@ async fn a_key_is_followed_where_it_moves() {
     let authority = connect(&common::as_user(&cluster.address())).await;
     let number = key_of(&cluster, 0);
     let slot = slot(number);
+    let keeper = |number| authority.fleet().shard_of(take(number, &limit).key, None);
+    let (keeper_before, other) = (keeper(number), keeper(key_of(&cluster, 1)));
+    assert!(keeper_before.is_some() && other.is_some() && keeper_before != other);
     take_times(&authority, number, &limit, 5).await;
 
     cluster.begin_move(slot, 0, 1);
@@ -54,7 +57,22 @@ async fn a_key_is_followed_where_it_moves() {
     // Now it says so for good.
     take_times(&authority, number, &limit, 5).await;
     assert_eq!(remaining(&authority, number, &limit).await, UNITS - 20);
+    assert_eq!(keeper(number), other, "whoever asks knows it too");
     assert_eq!(cluster.masters[0].client().run("DBSIZE").integer(), 0, "it counted what is not its own");
+}
+
+#[tokio::test]
+async fn a_lease_comes_back_where_its_key_has_moved() {
+    let (cluster, limit) = (RedisCluster::start(3), bucket(UNITS));
+    let authority = connect(&cluster.address()).await;
+    let number = key_of(&cluster, 0);
+    let rest = common::lease(&authority, number, &limit).await;
+    cluster.begin_move(slot(number), 0, 1);
+    cluster.move_keys(slot(number), 0, 1);
+    common::check_returned_once(&authority, rest.clone()).await;
+    cluster.end_move(slot(number), 1);
+    assert_eq!(remaining(&authority, number, &limit).await, UNITS - 1);
+    assert!(!ask(&authority, rest).await.unwrap().decision.is_allowed(), "it came back before");
 }
 
 #[tokio::test]

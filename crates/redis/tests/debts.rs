@@ -4,11 +4,13 @@
 mod common;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use common::{
     address, ask, bucket, connect, fleet_with, question, remaining, started, take, try_remaining, until,
 };
-use tollgate_core::{Cost, SharedLimit};
+use tokio::time::sleep;
+use tollgate_core::{Cost, SharedLimit, Span};
 use tollgate_redis::{Authority, Settings};
 use tollgate_store::authority::{Act, Grant, Question};
 use tollgate_testkit::real::Detour;
@@ -59,6 +61,31 @@ async fn what_a_busy_server_refuses_is_given_back_later() {
         blocker.send(&[b"EVAL", b"while true do end", b"0"]).unwrap();
     };
     check(&server, block, |client| run(client, "SCRIPT KILL")).await;
+}
+
+#[tokio::test]
+async fn nothing_is_leased_to_who_does_not_wait_any_more() {
+    let server = RedisLaunch::redis().setting("busy-reply-threshold 50").start();
+    let authority = connect(&format!("redis://{}", server.address())).await;
+    let (limit, mut blocker) = (bucket(UNITS), server.client());
+    blocker.send(&[b"EVAL", b"while true do end", b"0"]).unwrap();
+    until("it cannot be asked", async || {
+        let asked = authority.ask(take(2, &limit), None, Duration::from_millis(10)).await;
+        asked.err()
+    })
+    .await;
+    for number in 0..20 {
+        let act = Act::Lease { units: 5, nodes: 1, number, life: Span::from_ticks(10_000_000_000) };
+        let asked = authority.ask(question(1, &limit, act), None, Duration::from_millis(10)).await;
+        assert!(asked.is_err());
+    }
+    run(&mut server.client(), "SCRIPT KILL");
+    until("it answers", async || try_remaining(&authority, 2, &limit).await.ok()).await;
+    for _ in 0..50 {
+        sleep(Duration::from_millis(20)).await;
+        let left = until("it answers", async || try_remaining(&authority, 1, &limit).await.ok()).await;
+        assert_eq!(left, UNITS, "nobody would give it back");
+    }
 }
 
 #[tokio::test]

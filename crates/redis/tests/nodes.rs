@@ -18,9 +18,18 @@ async fn nodes_count_themselves() {
     let text = common::as_user(&text(&server));
     let one = connect(&text).await;
     until("one node", async || (one.fleet().nodes() == 1).then_some(())).await;
+    assert!(!one.fleet().is_counted(), "others may not know of it yet");
     let two = connect(&text).await;
     until("both know of two", async || (one.fleet().nodes() == 2 && two.fleet().nodes() == 2).then_some(()))
         .await;
+    until("both know that the other knows", async || {
+        (one.fleet().is_counted() && two.fleet().is_counted()).then_some(())
+    })
+    .await;
+    server.freeze();
+    until("nobody knows any more", async || (!one.fleet().is_counted()).then_some(())).await;
+    server.thaw();
+    until("they know again", async || one.fleet().is_counted().then_some(())).await;
     drop(two);
     until("one is gone", async || (one.fleet().nodes() == 1).then_some(())).await;
 }

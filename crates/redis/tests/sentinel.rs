@@ -6,7 +6,7 @@ mod common;
 use common::{address, ask, bucket, connect, fleet_with, started, take, try_remaining, until};
 use tollgate_redis::{Authority, Credentials, Secret, Settings};
 use tollgate_store::authority::Failure;
-use tollgate_testkit::real::redis::RedisSentinel;
+use tollgate_testkit::real::redis::{RedisSentinel, Reply};
 
 const UNITS: u64 = 1_000;
 
@@ -39,6 +39,30 @@ async fn the_new_master_is_asked_after_a_failover_in_good_order() {
     let authority = five_taken(&servers).await;
     servers.fail_over();
     check_resumed(&servers, &authority).await;
+}
+
+#[tokio::test]
+async fn a_lease_comes_back_to_the_new_master_once() {
+    let servers = RedisSentinel::start();
+    let authority = five_taken(&servers).await;
+    let rest = common::lease(&authority, 2, &bucket(UNITS)).await;
+    let other = common::lease(&authority, 3, &bucket(UNITS)).await;
+    common::check_returned_once(&authority, other.clone()).await;
+    until("the replica knows", async || {
+        let keys = || servers.master.client().run("DBSIZE").integer();
+        (servers.replica.client().run("DBSIZE").integer() == keys()).then_some(())
+    })
+    .await;
+    servers.fail_over();
+    until("the old one is none any more", async || {
+        let Reply::Array(role) = servers.master.client().run("ROLE") else { return None };
+        (role[0].text() == "slave").then_some(())
+    })
+    .await;
+    until("a master answers", async || try_remaining(&authority, 2, &bucket(UNITS)).await.ok()).await;
+    common::check_returned_once(&authority, rest).await;
+    assert_eq!(try_remaining(&authority, 2, &bucket(UNITS)).await, Ok(UNITS - 1));
+    assert!(!ask(&authority, other).await.unwrap().decision.is_allowed(), "it came back to the old one");
 }
 
 #[tokio::test]

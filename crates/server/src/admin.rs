@@ -1,20 +1,42 @@
-//! The admin listener: what operators and their tools look at. Nothing here changes anything, and nothing of it is secret.
+//! The admin listener: what operators and their tools look at, and what they change.
+//!
+//! Metrics, health and the names of what is loaded are told to everybody who gets here. All else is below `/admin/v1`, where nobody gets
+//! without a token: see [`guard`].
 
+pub(crate) mod documents;
+mod guard;
+mod hosts;
+mod rate;
+mod role;
+#[cfg(test)]
+mod testing;
 #[cfg(test)]
 mod tests;
+mod token;
+pub(crate) mod v1;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::extract::State;
+use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
 use http::header::{ACCEPT, CONTENT_TYPE, VARY};
-use http::{HeaderMap, StatusCode};
+use http::{HeaderMap, Method, StatusCode, Uri};
 use serde::Serialize;
 use tollgate::policy::{Place, Snapshot};
 
+pub(crate) use self::guard::Guard;
+pub use self::hosts::AdminHost;
+pub(crate) use self::hosts::Hosts;
+pub use self::rate::AdminRate;
+pub use self::role::Role;
+pub use self::token::{AdminToken, AdminTokenError, AdminTokenSource};
+pub(crate) use self::token::{Callers, LoadedCallers};
+pub(crate) use self::v1::Api;
+use self::v1::problem::Problem;
 use crate::gate::Gate;
 use crate::metrics::classic;
 use crate::protocol::http::{health, wrong_method};
@@ -25,22 +47,41 @@ const CLASSIC: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 const ABOUT: &str = "Tollgate, a rate limiter: the admin listener.
 
-GET /metrics   what was decided, for Prometheus
-GET /config    the domains and policies that are loaded
-GET /healthz   200 as long as the process lives
-GET /readyz    200 if it wants requests, else 503
+GET /metrics                  what was decided, for Prometheus
+GET /config                   the domains and policies that are loaded
+GET /healthz                  200 as long as the process lives
+GET /readyz                   200 if it wants requests, else 503
+GET /admin/v1/openapi.json    what operators can change, with a token
 ";
 
 /// All routes of the admin listener.
-pub(crate) fn router(gate: Arc<Gate>) -> Router {
-    Router::new()
+pub(crate) fn router(api: Api) -> Router {
+    let api = Arc::new(api);
+    let open = Router::new()
         .route("/", get(async || ABOUT))
         .route("/metrics", get(metrics))
         .route("/config", get(config))
         .merge(health())
-        .fallback(async || (StatusCode::NOT_FOUND, ABOUT))
-        .method_not_allowed_fallback(wrong_method)
-        .with_state(gate)
+        .with_state(Arc::clone(&api.gate));
+    open.merge(v1::routes().with_state(Arc::clone(&api)))
+        .fallback(nowhere)
+        .method_not_allowed_fallback(wrong_method_anywhere)
+        .layer(from_fn_with_state(api, guard::guard))
+}
+
+async fn nowhere(uri: Uri) -> Response {
+    if guard::is_guarded(uri.path()) {
+        return v1::not_found().into_response();
+    }
+    (StatusCode::NOT_FOUND, ABOUT).into_response()
+}
+
+/// What to say to a method that a path does not take. The router adds which it does.
+async fn wrong_method_anywhere(uri: Uri, method: Method) -> Response {
+    if guard::is_guarded(uri.path()) {
+        return Problem::MethodNotAllowed.into_response();
+    }
+    wrong_method(method).await
 }
 
 async fn metrics(State(gate): State<Arc<Gate>>, fields: HeaderMap) -> Response {

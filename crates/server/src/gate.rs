@@ -2,21 +2,26 @@
 
 mod begun;
 mod errands;
+mod hot_keys;
+mod rules;
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex};
 
 use http::HeaderMap;
 use tollgate::core::{Decision, Limit, Time};
-use tollgate::policy::{Consistency, FileSpec, PlacedLimit, Problems, Snapshot, Source};
+use tollgate::policy::{Consistency, FileSpec, PlacedLimit, Snapshot};
 use tollgate::{Clock, Engine, EngineError, EngineSettings, Request, RequestError, Throttle, Verdict};
 
 pub(crate) use self::begun::{Begun, Granted, has_held};
 use self::errands::Bell;
+use self::hot_keys::Told;
+use self::rules::Sources;
+pub(crate) use self::rules::SwitchedNames;
 use crate::access::{self, Access};
 use crate::client_address::AddressSettings;
-use crate::metrics::{Metrics, Outcomes, Protocol};
+use crate::metrics::{Metrics, Outcomes, Protocol, StoreStats};
 use crate::seldom::Seldom;
 use crate::store::Store;
 
@@ -60,8 +65,11 @@ pub struct Gate {
     /// Where counters are shared, if they are.
     store: Option<Store>,
     readiness: AtomicU8,
+    sources: Mutex<Sources>,
     /// Calls whose numbers cannot be shared.
     unshared_throttles: Seldom,
+    /// What was said of hot keys.
+    told: Told,
     /// Heard by whoever carries errands to the store.
     bell: Bell,
 }
@@ -82,7 +90,9 @@ impl Gate {
             access: Access::default(),
             store: None,
             readiness: AtomicU8::new(STARTING),
+            sources: Mutex::default(),
             unshared_throttles: Seldom::default(),
+            told: Told::default(),
             bell: Bell::default(),
         })
     }
@@ -96,13 +106,9 @@ impl Gate {
     /// A gate that shares its counters with others.
     #[must_use]
     pub(crate) fn with_store(self, store: Store) -> Gate {
-        let engine = self.engine.sharing(store.secret()).pinning(store.pins());
-        let counts_nodes = store.counts_nodes();
+        let engine = self.engine.sharing(store.secret()).pinning(store.pins()).sharded(store.sharding());
         let gate = Gate { engine, store: Some(store), ..self };
         gate.count_nodes();
-        if counts_nodes {
-            gate.wait_to_be_counted();
-        }
         gate
     }
 
@@ -113,13 +119,6 @@ impl Gate {
 
     pub(crate) fn store(&self) -> Option<&Store> {
         self.store.as_ref()
-    }
-
-    /// Reads rules and puts them in the place of those before. If anything is wrong with them, those before stay.
-    pub fn load(&self, sources: &[Source]) -> Result<(), Problems> {
-        self.engine.load(sources, self.clock.now())?;
-        self.share_anew();
-        Ok(())
     }
 
     /// Puts rules in the place of those before.
@@ -142,10 +141,11 @@ impl Gate {
         }
     }
 
-    /// Lets the engine know how many processes share its counters, as they were last counted.
+    /// Lets the engine know how many processes share its counters, as they were last counted, and whether the others know of this one.
     pub(crate) fn count_nodes(&self) {
         if let Some(store) = &self.store {
             self.engine.set_nodes(store.nodes());
+            self.engine.set_leasing(store.is_counted());
         }
     }
 
@@ -252,7 +252,9 @@ impl Gate {
     /// All numbers, for Prometheus.
     pub(crate) fn metrics_text(&self) -> Result<String, fmt::Error> {
         let shards = self.store.as_ref().map(Store::stats).unwrap_or_default();
-        self.metrics.encode(self.engine.stats(), shards)
+        let now = self.now();
+        let store = StoreStats { shards, leases: self.engine.lease_stats(now) };
+        self.metrics.encode(self.engine.stats(), self.engine.hot_stats(now), store)
     }
 
     pub(crate) fn metrics(&self) -> &Metrics {

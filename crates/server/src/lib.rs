@@ -5,8 +5,10 @@
 
 mod access;
 mod admin;
+mod body;
 mod client_address;
 mod connection;
+mod control;
 mod drain;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
@@ -17,6 +19,7 @@ mod metrics;
 mod protocol;
 mod reload;
 mod room;
+mod rulebook;
 mod secret;
 mod seldom;
 mod serve;
@@ -27,10 +30,11 @@ mod tls;
 mod workers;
 
 pub use access::{Token, TokenError, TokenSettings, TokenSource};
+pub use admin::{AdminHost, AdminRate, AdminToken, AdminTokenError, AdminTokenSource, Role};
 pub use client_address::{AddressError, AddressSettings};
 pub use gate::{Gate, GateSettings};
 pub use secret::{NamedFile, SecretError};
 pub use serve::{Addresses, Running, ServeError, serve};
-pub use settings::{Listen, LogFormat, SETTINGS, Setting, SettingError, Settings};
+pub use settings::{AdminSettings, Listen, LogFormat, SETTINGS, Setting, SettingError, Settings};
 pub use store::{HiddenText, StoreError, StoreSettings};
 pub use tls::{TlsMode, TlsModes, TlsSettings};

@@ -18,12 +18,12 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use tollgate::core::{Decision, Span, Time};
 use tollgate::policy::{Place, RuleId};
-use tollgate::{DecidedBy, Force, Ruling, Stats, Status, Verdict};
-use tollgate_redis::ShardStats;
+use tollgate::{DecidedBy, Force, HotStats, Ruling, Stats, Status, Verdict};
 
 use chunked::Chunked;
 pub(crate) use classic::classic;
 use exposition::Exposition;
+pub(crate) use exposition::StoreStats;
 pub(crate) use shard::Outcomes;
 use shard::{Answer, Several, Shard, Special};
 
@@ -46,6 +46,7 @@ pub(crate) struct Metrics {
     /// From how many millionths of a limit on a key counts as near it.
     near_limit_ppm: u64,
     reloads: Reloads,
+    config: ConfigVersions,
     /// Requests without the token that they need, by protocol.
     unauthorized: [AtomicU64; Protocol::ALL.len()],
     /// Decisions on limits that are shared, by [`SHARED_BY`].
@@ -68,6 +69,14 @@ struct RuleName {
     rule: Box<str>,
     /// Empty for those without one.
     tier: Box<str>,
+}
+
+/// What operators decide at run time: versions, and how often nothing could be learned.
+#[derive(Debug, Default)]
+struct ConfigVersions {
+    applied: AtomicU64,
+    saved: AtomicU64,
+    failures: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -104,6 +113,7 @@ impl Metrics {
             names: Chunked::new(),
             near_limit_ppm,
             reloads: Reloads::default(),
+            config: ConfigVersions::default(),
             unauthorized: Default::default(),
             shared: Default::default(),
         }
@@ -188,6 +198,21 @@ impl Metrics {
         self.unauthorized[protocol as usize].fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Which version of what operators have decided is in force here.
+    pub(crate) fn observe_config(&self, version: u64) {
+        self.config.applied.store(version, Ordering::Relaxed);
+    }
+
+    /// Which version of it would be, if the server started without its database.
+    pub(crate) fn observe_saved_config(&self, version: u64) {
+        self.config.saved.store(version, Ordering::Relaxed);
+    }
+
+    /// Counts what could not be learned from the database.
+    pub(crate) fn observe_config_failure(&self) {
+        self.config.failures.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Counts a reload of the rules.
     pub(crate) fn observe_reload(&self, good: bool) {
         let Reloads { good: goods, bad, last_good } = &self.reloads;
@@ -197,8 +222,13 @@ impl Metrics {
     }
 
     /// All of it as text, in the format of `OpenMetrics`.
-    pub(crate) fn encode(&self, ledger: Stats, store: Vec<ShardStats>) -> Result<String, fmt::Error> {
-        Exposition::of(self, ledger, store).encode()
+    pub(crate) fn encode(
+        &self,
+        ledger: Stats,
+        hot: HotStats,
+        store: StoreStats,
+    ) -> Result<String, fmt::Error> {
+        Exposition::of(self, ledger, hot, store).encode()
     }
 
     fn shards(&self) -> impl Iterator<Item = &Shard> {

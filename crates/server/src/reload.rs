@@ -20,6 +20,7 @@ use tollgate::policy::{Consistency, Place, PlacedLimit, Problems, Source, rule_f
 
 pub(crate) use self::kept::Kept;
 use self::watch::Watch;
+use crate::control::Control;
 use crate::drain::Drain;
 use crate::gate::Gate;
 
@@ -100,7 +101,12 @@ pub(crate) struct Reloaded {
 }
 
 /// Takes over what has changed until the server stops.
-pub(crate) async fn keep_up(mut reloaded: Reloaded, gate: Arc<Gate>, mut drain: Drain) {
+pub(crate) async fn keep_up(
+    mut reloaded: Reloaded,
+    gate: Arc<Gate>,
+    control: Option<Arc<Control>>,
+    mut drain: Drain,
+) {
     let mut hangups = match signal(SignalKind::hangup()) {
         Ok(hangups) => hangups,
         Err(error) => return tracing::error!(%error, "nothing will be reloaded: no signals"),
@@ -111,6 +117,7 @@ pub(crate) async fn keep_up(mut reloaded: Reloaded, gate: Arc<Gate>, mut drain: 
         let asked = tokio::select! {
             _ = looks.tick() => false,
             _ = hangups.recv() => true,
+            () = asked_by_operator(control.as_deref()) => true,
             () = drain.begun() => return,
         };
         let gate = Arc::clone(&gate);
@@ -125,6 +132,14 @@ pub(crate) async fn keep_up(mut reloaded: Reloaded, gate: Arc<Gate>, mut drain: 
             Ok(reloaded) => reloaded,
             Err(error) => return tracing::error!(%error, "nothing will be reloaded any more"),
         };
+    }
+}
+
+/// Comes back when an operator wants everything read again; never, where nobody can.
+async fn asked_by_operator(control: Option<&Control>) {
+    match control {
+        Some(control) => control.reload_asked().await,
+        None => std::future::pending().await,
     }
 }
 

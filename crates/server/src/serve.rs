@@ -1,7 +1,10 @@
 //! A server from start to stop.
 
+use std::fs::DirBuilder;
 use std::io;
 use std::net::SocketAddr;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -9,23 +12,25 @@ use std::time::Duration;
 
 use thiserror::Error;
 use tokio::net::TcpListener;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tollgate::EngineError;
 use tollgate::policy::Problems;
+use tollgate_control::{DatabaseAddress, DatabaseError};
 use tower::Service as _;
 
 use crate::access::Access;
-use crate::admin;
+use crate::admin::{self, Api, Callers, Guard, Hosts, LoadedCallers};
 use crate::client_address::AddressError;
 use crate::connection;
+use crate::control::Control;
 use crate::drain::Stopper;
 use crate::gate::Gate;
 use crate::protocol::{http, resp, rls};
-use crate::reload::{self, Reloaded, Rules};
+use crate::reload::{self, Kept, Reloaded, Rules};
 use crate::room::Room;
 use crate::secret::SecretError;
-use crate::settings::{Listen, Settings};
+use crate::settings::{AdminSettings, Listen, Settings};
 use crate::store::{Store, StoreError};
 use crate::tls::Tls;
 use crate::workers::{self, Handler, Listener, Workers};
@@ -52,6 +57,17 @@ pub enum ServeError {
     /// The store of its counters cannot be reached as the settings say.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The directory of its data cannot be made.
+    #[error("cannot make the directory {}: {source}; name another one with `data`", .folder.display())]
+    Data {
+        /// Which.
+        folder: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Its database cannot be used.
+    #[error(transparent)]
+    Database(#[from] DatabaseError),
     /// Its counters cannot be made.
     #[error(transparent)]
     Engine(#[from] EngineError),
@@ -103,8 +119,9 @@ pub struct Running {
     drain_delay: Duration,
     drain_timeout: Duration,
     tending: Arc<AtomicBool>,
+    admin_token_file: Option<PathBuf>,
     /// Kept until the end: a worker without an inbox drops the connections that it still serves.
-    _workers: Arc<Workers>,
+    workers: Arc<Workers>,
 }
 
 /// Starts a server. Comes back when it listens everywhere and has its rules.
@@ -119,6 +136,7 @@ pub async fn serve(settings: Settings) -> Result<Running, ServeError> {
         None => gate,
     });
     let rules = Rules::load(settings.rules.clone(), &gate).map_err(ServeError::Rules)?;
+    let control = find_control(&settings, &gate).await?;
     let (workers, _threads) = Workers::start(settings.workers).map_err(ServeError::Threads)?;
     if gate.is_sharing() {
         reach_store(&gate, &workers).await;
@@ -132,20 +150,26 @@ pub async fn serve(settings: Settings) -> Result<Running, ServeError> {
         connections_max: settings.connections_max,
         requests_memory: settings.requests_memory,
     };
+    let (admin, admin_tokens) = admin(&settings, &gate, control.clone())?;
     let addresses = Addresses {
         http: starting.listen("http", settings.http, http(&gate)).await?,
         grpc: starting.listen("grpc", settings.grpc, grpc(&gate)).await?,
         resp: starting.listen("resp", settings.resp, redis(&gate)).await?,
-        admin: starting.listen("admin", settings.admin, web(admin::router(Arc::clone(&gate)))).await?,
+        admin: starting.listen("admin", settings.admin, admin).await?,
     };
     let Starting { workers, stopper, mut tasks, rooms, .. } = starting;
     let tokens = token_files.into_iter().map(|file| file.kept(&gate));
-    let reloaded = Reloaded { rules, secrets: certificates.into_iter().chain(tokens).collect() };
-    tasks.spawn(reload::keep_up(reloaded, Arc::clone(&gate), stopper.drain()));
+    let secrets = certificates.into_iter().chain(tokens).chain(admin_tokens.kept).collect();
+    let reloaded = Reloaded { rules, secrets };
+    tasks.spawn(reload::keep_up(reloaded, Arc::clone(&gate), control.clone(), stopper.drain()));
+    if let Some(control) = control {
+        tasks.spawn(control.follow(stopper.drain()));
+    }
     let tending = Arc::new(AtomicBool::new(true));
     tend(&gate, &tending).map_err(ServeError::Threads)?;
     gate.set_ready(true);
     let Settings { drain_delay, drain_timeout, .. } = settings;
+    let admin_token_file = admin_tokens.made;
     Ok(Running {
         addresses,
         gate,
@@ -155,7 +179,8 @@ pub async fn serve(settings: Settings) -> Result<Running, ServeError> {
         drain_delay,
         drain_timeout,
         tending,
-        _workers: workers,
+        admin_token_file,
+        workers,
     })
 }
 
@@ -165,12 +190,18 @@ impl Running {
         self.addresses
     }
 
+    /// Where the admin token is that it has made, if nobody gave it one.
+    pub fn admin_token_file(&self) -> Option<&Path> {
+        self.admin_token_file.as_deref()
+    }
+
     /// What answers.
     pub fn gate(&self) -> &Arc<Gate> {
         &self.gate
     }
 
-    /// Stops: says that it is not ready, waits for load balancers to notice, accepts nobody any more, and lets connections finish.
+    /// Stops: says that it is not ready, waits for load balancers to notice, accepts nobody any more, lets connections finish, and gives back what it
+    /// has leased.
     /// False if some did not in time.
     pub async fn stop(mut self) -> bool {
         self.gate.set_ready(false);
@@ -182,7 +213,22 @@ impl Running {
                 room.emptied().await;
             }
         };
-        tokio::time::timeout(self.drain_timeout, drained).await.is_ok()
+        let is_drained = tokio::time::timeout(self.drain_timeout, drained).await.is_ok();
+        if self.gate.is_sharing() {
+            self.return_leases().await;
+        }
+        is_drained
+    }
+
+    /// Gives back what this process may spend of shared limits: others can have it at once then.
+    async fn return_leases(&self) {
+        let (gate, (sender, returned)) = (Arc::clone(&self.gate), oneshot::channel::<()>());
+        let give_back = async move {
+            gate.return_leases().await;
+            drop(sender);
+        };
+        self.workers.hand_out(Box::new(move || drop(tokio::spawn(give_back)))).await;
+        let _ = returned.await; // Never anything but its end.
     }
 }
 
@@ -258,6 +304,64 @@ fn web(router: axum::Router) -> Handler {
     })
 }
 
+/// Opens the database. A server whose directory cannot be written, and that was not told to have one, does without: what it cannot do then, it says.
+async fn find_control(settings: &Settings, gate: &Arc<Gate>) -> Result<Option<Arc<Control>>, ServeError> {
+    let is_wanted = settings.database.is_some() || settings.database_file().is_some_and(|file| file.exists());
+    match open_control(settings, gate).await {
+        Err(error) if !is_wanted => {
+            tracing::warn!(%error, "there is no database, so nothing can be changed while this server runs; `database: off` says that this is meant");
+            Ok(None)
+        }
+        opened => opened,
+    }
+}
+
+/// Opens the database, if there is to be one, and applies what is in it.
+async fn open_control(settings: &Settings, gate: &Arc<Gate>) -> Result<Option<Arc<Control>>, ServeError> {
+    let address = settings.database_address();
+    let folder = match &address {
+        DatabaseAddress::Off => return Ok(None),
+        DatabaseAddress::Sqlite(path) => path.parent().filter(|folder| !folder.as_os_str().is_empty()),
+        DatabaseAddress::Postgres(_) => Some(&*settings.data),
+    };
+    if let Some(folder) = folder {
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
+        made.map_err(|source| ServeError::Data { folder: folder.to_owned(), source })?;
+    }
+    let replica = settings.data.join("replica.db");
+    Ok(Some(Arc::new(Control::open(address, replica, gate).await?)))
+}
+
+/// The admin listener, and the tokens of its API. Nobody needs one that is nowhere.
+fn admin(
+    settings: &Settings,
+    gate: &Arc<Gate>,
+    control: Option<Arc<Control>>,
+) -> Result<(Handler, AdminTokens), ServeError> {
+    let Listen::At(address) = settings.admin else {
+        return Ok((web(axum::Router::new()), AdminTokens::default()));
+    };
+    let AdminSettings { tokens, hosts, rate } = &settings.admin_api;
+    let loaded = match Callers::load(tokens.as_ref(), settings.admin_token_file()) {
+        Err(error) if tokens.is_none() => {
+            tracing::warn!(%error, "there is no token for the admin API, so it lets nobody in; set `admin_tokens`");
+            LoadedCallers::nobody()
+        }
+        loaded => loaded?,
+    };
+    let LoadedCallers { callers, kept, made } = loaded;
+    let guard = Guard::new(callers, Hosts::new(address, hosts.clone()), *rate).map_err(EngineError::from)?;
+    let api = Api { gate: Arc::clone(gate), control, guard };
+    Ok((web(admin::router(api)), AdminTokens { kept, made }))
+}
+
+/// What is left to do with the tokens of the admin API.
+#[derive(Default)]
+struct AdminTokens {
+    kept: Option<Kept>,
+    made: Option<PathBuf>,
+}
+
 fn http(gate: &Arc<Gate>) -> Handler {
     let service = http::Service::new(Arc::clone(gate));
     Arc::new(move |stream, drain| Box::pin(http::serve(stream, service.clone(), drain)))
@@ -279,12 +383,14 @@ fn tend(gate: &Arc<Gate>, tending: &Arc<AtomicBool>) -> io::Result<()> {
     let tend = move || {
         let mut tends = 0_u32;
         while tending.load(Ordering::Relaxed) {
+            // First: who has stood still may not be counted any more, and leases again as soon as it is tended.
+            gate.count_nodes();
             gate.engine().tend(gate.now());
             gate.ring();
             tends = tends.wrapping_add(1);
             if tends.is_multiple_of(TENDS_PER_WALL_LOOK) {
                 gate.clock().follow_wall_time();
-                gate.count_nodes();
+                gate.tell_hot_keys();
             }
             thread::sleep(TEND_INTERVAL);
         }

@@ -15,7 +15,10 @@ use std::time::Duration;
 pub use table::{SETTINGS, Setting};
 pub use value::SettingError;
 
+use tollgate_control::DatabaseAddress;
+
 use crate::access::{TokenSettings, TokenSource};
+use crate::admin::{AdminHost, AdminRate, AdminTokenSource};
 use crate::gate::GateSettings;
 use crate::store::{HiddenText, StoreSettings};
 use crate::tls::TlsSettings;
@@ -38,6 +41,23 @@ pub enum LogFormat {
     Json,
 }
 
+/// What a server is told about its admin API.
+#[derive(Clone, Debug)]
+pub struct AdminSettings {
+    /// Those who may use it. Nobody: the server makes a token, and writes it into its `data`.
+    pub tokens: Option<AdminTokenSource>,
+    /// Names under which it is asked, besides its address and those of this machine.
+    pub hosts: Vec<AdminHost>,
+    /// How many requests it takes of each token, if there is a limit.
+    pub rate: Option<AdminRate>,
+}
+
+impl Default for AdminSettings {
+    fn default() -> AdminSettings {
+        AdminSettings { tokens: None, hosts: Vec::new(), rate: Some(AdminRate::default()) }
+    }
+}
+
 /// What a server is told before it starts.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -55,6 +75,12 @@ pub struct Settings {
     pub tls: TlsSettings,
     /// Which of them want tokens.
     pub tokens: TokenSettings,
+    /// Who may use the admin API, and how often.
+    pub admin_api: AdminSettings,
+    /// The directory of what the server itself writes.
+    pub data: PathBuf,
+    /// Where what operators change is kept; a file in `data`, if nothing is said.
+    pub database: Option<DatabaseAddress>,
     /// Where counters are kept.
     pub store: StoreSettings,
     /// How requests are answered.
@@ -85,6 +111,9 @@ impl Default for Settings {
             admin: Listen::loopback(9090),
             tls: TlsSettings::default(),
             tokens: TokenSettings::default(),
+            admin_api: AdminSettings::default(),
+            data: PathBuf::from("data"),
+            database: None,
             store: StoreSettings::default(),
             gate: GateSettings::default(),
             workers: std::thread::available_parallelism().map_or(1, usize::from),
@@ -111,6 +140,25 @@ impl Settings {
         (setting.set)(self, text)
     }
 
+    /// Where what operators change is kept.
+    pub fn database_address(&self) -> DatabaseAddress {
+        let in_data = || DatabaseAddress::Sqlite(self.data.join("tollgate.db"));
+        self.database.clone().unwrap_or_else(in_data)
+    }
+
+    /// The file of the database, if it is one.
+    pub(crate) fn database_file(&self) -> Option<PathBuf> {
+        match self.database_address() {
+            DatabaseAddress::Sqlite(path) => Some(path),
+            DatabaseAddress::Postgres(_) | DatabaseAddress::Off => None,
+        }
+    }
+
+    /// Where the server's own admin token lies, if it has to make one.
+    pub(crate) fn admin_token_file(&self) -> PathBuf {
+        self.data.join("admin.token")
+    }
+
     /// Takes relative paths as meant from this directory.
     pub fn paths_from(&mut self, folder: &Path) {
         let tokens = [&mut self.tokens.http, &mut self.tokens.grpc, &mut self.tokens.resp];
@@ -125,9 +173,19 @@ impl Settings {
             HiddenText::File(path) => Some(path),
             HiddenText::Given(_) => None,
         });
+        let admin_tokens = match &mut self.admin_api.tokens {
+            Some(AdminTokenSource::File(path)) => Some(path),
+            _ => None,
+        };
+        let database = match &mut self.database {
+            Some(DatabaseAddress::Sqlite(path)) => Some(path),
+            Some(DatabaseAddress::Postgres(address)) => address.sslrootcert.as_mut(),
+            Some(DatabaseAddress::Off) | None => None,
+        };
+        let own = [Some(&mut self.data), admin_tokens, database].into_iter().flatten();
         let store_tls = [&mut store.tls_ca, &mut store.tls_certificate, &mut store.tls_key];
         let files = tls.into_iter().chain(store_tls).flatten();
-        for path in std::iter::once(&mut self.rules).chain(files).chain(tokens).chain(hidden) {
+        for path in std::iter::once(&mut self.rules).chain(files).chain(tokens).chain(hidden).chain(own) {
             *path = folder.join(&*path); // An absolute one stays what it is.
         }
     }

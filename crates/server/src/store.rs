@@ -5,13 +5,16 @@ mod settings;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use tollgate::Clock;
-use tollgate::authority::{Directed, Pin};
+use tollgate::authority::{Directed, Pin, SharedKey};
+use tollgate::{Clock, ShardId};
 use tollgate_redis::{Authority, Fleet, ShardStats};
 
 pub use self::settings::{HiddenText, StoreError, StoreSettings};
 use crate::gate::Granted;
 use crate::workers;
+
+/// How long the answer to what no request waits for is waited for.
+const ERRANDS_PATIENCE: Duration = Duration::from_millis(100);
 
 /// The way to shared counters.
 pub(crate) struct Store {
@@ -57,9 +60,22 @@ impl Store {
         self.pins.iter().filter_map(|name| Some((name.clone(), self.fleet.pin(name)?)))
     }
 
+    /// Says which node keeps a key.
+    pub(crate) fn sharding(
+        &self,
+    ) -> impl Fn(SharedKey, Option<Pin>) -> Option<ShardId> + Send + Sync + 'static {
+        let fleet = Arc::clone(&self.fleet);
+        move |key, pin| fleet.shard_of(key, pin)
+    }
+
     /// Asks, all at once. Whatever happens, the answers are there by the deadline.
     pub(crate) async fn ask(&self, questions: &[Directed]) -> Vec<Granted> {
         self.authority().ask_all(questions.iter().cloned(), self.deadline).await
+    }
+
+    /// Asks for what no request waits for: it may take longer.
+    pub(crate) async fn run_errands(&self, questions: Vec<Directed>) -> Vec<Granted> {
+        self.authority().ask_all(questions, ERRANDS_PATIENCE.max(self.deadline)).await
     }
 
     /// Tells what nobody waits for.
@@ -72,9 +88,9 @@ impl Store {
         self.authority().ready(patience).await
     }
 
-    /// Whether the processes that share the counters count themselves.
-    pub(crate) fn counts_nodes(&self) -> bool {
-        self.fleet.counts_nodes()
+    /// Whether the others that share the counters know of this process.
+    pub(crate) fn is_counted(&self) -> bool {
+        self.fleet.is_counted()
     }
 
     /// How many processes share the counters.

@@ -80,7 +80,7 @@ impl Workers {
     }
 
     /// Runs a job on the next thread, inside its runtime.
-    async fn hand_out(&self, job: Job) {
+    pub(crate) async fn hand_out(&self, job: Job) {
         // Relaxed: any order of turns is fair.
         let turn = self.next.fetch_add(1, Ordering::Relaxed) % self.inboxes.len();
         if self.inboxes[turn].send(job).await.is_err() {

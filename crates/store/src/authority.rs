@@ -113,9 +113,9 @@ impl Question {
             (Act::Take(cost), None) => {
                 Some(Act::GiveBack { units: cost.units(), counted_at: grant.at, undoes: true })
             }
-            (Act::Lease { number, life, .. }, _) if grant.leased > 0 => {
-                let deadline = self.limit.lease_deadline(self.key.low_half(), grant.at, life);
-                Some(Act::Return(LeaseRest { units: grant.leased, counted_at: grant.at, deadline, number }))
+            // Not as what is left of a lease comes back: nobody counts it among what is out.
+            (Act::Lease { .. }, _) if grant.leased > 0 => {
+                Some(Act::GiveBack { units: grant.leased, counted_at: grant.at, undoes: true })
             }
             _ => None,
         }

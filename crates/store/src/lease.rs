@@ -10,10 +10,12 @@
 //! - nothing is spent or given back after its deadline, which the node counts from the moment at which it asked: the authority, which counts from the
 //!   moment at which it granted, is never earlier.
 
+mod census;
 mod purse;
 mod purses;
 #[cfg(test)]
 mod tests;
 
+pub use census::{Census, Counted, PRESENT_FOR};
 pub use purse::{Granted, Purse, Spent, Terms};
-pub use purses::{Errand, Leased, Purses, PursesSettings};
+pub use purses::{Errand, LeaseStats, Leased, Purses, PursesSettings, Wanted};

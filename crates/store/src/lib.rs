@@ -18,6 +18,7 @@
 
 pub mod authority;
 pub mod clock;
+pub mod hot;
 pub mod lease;
 mod ledger;
 mod sync;

@@ -19,6 +19,7 @@
 // A test kit panics where a test would.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
+mod admissions;
 mod conformance;
 mod oracle;
 pub mod real;
@@ -28,6 +29,7 @@ mod subject;
 mod timeline;
 mod trace;
 
+pub use admissions::{Admission, Admissions};
 pub use conformance::{Divergence, conform, run_suite, run_suite_on};
 pub use oracle::Oracle;
 pub use spec::Spec;

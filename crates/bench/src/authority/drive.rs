@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use tokio::task::yield_now;
+use tokio::time::sleep;
 
 use super::OUTSTANDING;
 use crate::keys::KeyStream;
@@ -66,6 +67,18 @@ impl Tally {
     }
 }
 
+/// How quickly requests follow each other.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Pace {
+    /// As soon as the one before is answered.
+    AtOnce,
+    /// So many a second, however quickly they are answered.
+    PerSecond(f64),
+}
+
+/// Who is ahead of its time waits for so long.
+const NAP: Duration = Duration::from_millis(1);
+
 /// When a load ends.
 #[derive(Clone, Copy)]
 enum End {
@@ -80,18 +93,29 @@ pub(super) async fn drive<D: Decides>(
     keys: &Arc<KeyStream>,
     duration: Duration,
 ) -> Result<Tally, Box<dyn Error>> {
-    load(decider, keys, End::After(duration)).await
+    drive_at(decider, keys, duration, Pace::AtOnce).await
+}
+
+/// The same, at a pace.
+pub(super) async fn drive_at<D: Decides>(
+    decider: &Arc<D>,
+    keys: &Arc<KeyStream>,
+    duration: Duration,
+    pace: Pace,
+) -> Result<Tally, Box<dyn Error>> {
+    load(decider, keys, End::After(duration), pace).await
 }
 
 /// Asks for each key of the stream once.
 pub(super) async fn once<D: Decides>(decider: &Arc<D>, keys: &Arc<KeyStream>) -> Result<(), Box<dyn Error>> {
-    load(decider, keys, End::Once).await.map(drop)
+    load(decider, keys, End::Once, Pace::AtOnce).await.map(drop)
 }
 
 async fn load<D: Decides>(
     decider: &Arc<D>,
     keys: &Arc<KeyStream>,
     end: End,
+    pace: Pace,
 ) -> Result<Tally, Box<dyn Error>> {
     let tally = Arc::new(Mutex::new(Tally::new()?));
     let next = Arc::new(AtomicUsize::new(0));
@@ -108,6 +132,11 @@ async fn load<D: Decides>(
                 };
                 if is_over {
                     return Ok(());
+                }
+                if let Pace::PerSecond(rate) = pace {
+                    while at as f64 / rate > whole.elapsed_secs() {
+                        sleep(NAP).await;
+                    }
                 }
                 let asked = Stopwatch::start();
                 let answer = decider.decide(keys.text(at)).await?;

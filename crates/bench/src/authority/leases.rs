@@ -1,16 +1,19 @@
 //! Leases beside exact decisions and beside one script call per decision: how often Redis is asked, and how fast decisions are.
 
 use std::error::Error;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use indicatif::ProgressBar;
 use tokio::runtime::Runtime;
 
 use super::baseline::Baseline;
+use super::curve::{self, Rates};
 use super::drive::{Decides, drive};
 use super::node::Node;
 use super::ours::Ours;
-use super::{Bucket, KEYS, Turn, progress_bar, report};
+use super::{Bucket, KEYS, Turn, plot, progress_bar, report};
 use crate::keys::{Draw, KeyStream};
 use crate::ledger::{load_average, median};
 use crate::timer::Stopwatch;
@@ -28,6 +31,9 @@ pub(crate) struct LeasesArgs {
     /// Short rounds after a short warm-up, which leases need: the figures say little
     #[arg(long)]
     quick: bool,
+    /// Writes the curve of commands per decision to this file, as SVG
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
 }
 
 /// Measures everything and prints the table; the last line is for scripts.
@@ -44,15 +50,15 @@ pub(crate) fn run(args: &LeasesArgs) -> Result<(), Box<dyn Error>> {
     let node = Node::start();
     cores.generate()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let progress = progress_bar(3 * rounds);
+    let progress = progress_bar(3 * rounds + curve::steps(args.quick));
     let keys = Arc::new(KeyStream::draw(Draw::Zipf, KEYS, DRAWN, 1));
-    let contest = Contest { runtime: &runtime, node: &node, keys, warm_up, turn };
+    let contest = Contest { runtime: &runtime, node: &node, keys, warm_up, turn, progress };
     let mut turns = [Vec::new(), Vec::new(), Vec::new()];
     for _ in 0..rounds {
         node.flush();
         let baseline = runtime.block_on(Baseline::connect(node.address(), BUCKET))?;
         turns[0].push(contest.turn(&Arc::new(baseline), Duration::from_secs(1))?);
-        progress.inc(1);
+        contest.progress.inc(1);
         for (place, is_leased) in [(1, false), (2, true)] {
             node.flush();
             let ours = Arc::new(runtime.block_on(Ours::connect_as(node.address(), BUCKET, is_leased))?);
@@ -60,13 +66,21 @@ pub(crate) fn run(args: &LeasesArgs) -> Result<(), Box<dyn Error>> {
             let running = runtime.spawn(Arc::clone(&ours).run_errands());
             turns[place].push(contest.turn(&ours, warm_up)?);
             running.abort();
-            progress.inc(1);
+            contest.progress.inc(1);
         }
     }
-    progress.finish_and_clear();
+    let rate = |turns: &[Turn]| report::middle(turns, |turn| turn.tally.rate());
+    let capacity = Rates { exact: rate(&turns[1]), leased: rate(&turns[2]) };
+    let points = curve::measure(&contest, &capacity, args.quick)?;
+    contest.progress.finish_and_clear();
     report::print_heading(args.quick, u32::try_from(rounds)?, &cores, load_before);
     let names = ["one EVALSHA per decision, redis crate", "tollgate, exact", "tollgate, leased"];
     report::print_turns("100 K keys, Zipf(1.0), limits at twice the demand", &names, &turns);
+    curve::print(&points);
+    if let Some(path) = &args.plot {
+        std::fs::write(path, plot::svg(&points))?;
+        println!("The curve is in {}.", path.display());
+    }
     println!("Took {:.0} s.", whole.elapsed_secs());
     let ratios =
         turns[0].iter().zip(&turns[2]).map(|(baseline, leased)| leased.tally.rate() / baseline.tally.rate());
@@ -78,12 +92,14 @@ pub(crate) fn run(args: &LeasesArgs) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-struct Contest<'a> {
-    runtime: &'a Runtime,
-    node: &'a Node,
-    keys: Arc<KeyStream>,
-    warm_up: Duration,
-    turn: Duration,
+/// What is run, and how long.
+pub(super) struct Contest<'a> {
+    pub(super) runtime: &'a Runtime,
+    pub(super) node: &'a Node,
+    pub(super) keys: Arc<KeyStream>,
+    pub(super) warm_up: Duration,
+    pub(super) turn: Duration,
+    pub(super) progress: ProgressBar,
 }
 
 impl Contest<'_> {

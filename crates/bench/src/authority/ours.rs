@@ -15,7 +15,6 @@ use super::drive::{Answer, Decides};
 /// Longer than in production, since the machine may be shared: what is measured is the usual way, not the fail mode.
 const DEADLINE: Duration = Duration::from_millis(50);
 const CONNECT_PATIENCE: Duration = Duration::from_secs(10);
-const POLICY: &str = "bench";
 /// The most errands that are carried together, and how often it is looked whether there are any.
 const ERRANDS_MAX: usize = 1_024;
 const ERRANDS_INTERVAL: Duration = Duration::from_millis(1);
@@ -25,7 +24,21 @@ pub(super) struct Ours {
     engine: Engine,
     clock: Arc<Clock>,
     authority: Authority,
+    /// The names of policies, and which of them each key has; the first, where none is said.
+    names: Vec<String>,
+    classes: Vec<u16>,
+    bursts: Vec<u64>,
 }
+
+/// Rules with a policy `class-N` for each class of keys, the class of each key, and the burst of each class.
+pub(super) struct Policies {
+    pub(super) rules: String,
+    pub(super) classes: Vec<u16>,
+    pub(super) bursts: Vec<u64>,
+}
+
+/// Somebody who takes all that the bucket of a key holds.
+pub(super) struct Emptied(pub(super) Arc<Ours>);
 
 impl Ours {
     pub(super) async fn connect(address: SocketAddr, bucket: Bucket) -> Result<Ours, Box<dyn Error>> {
@@ -39,20 +52,32 @@ impl Ours {
         is_leased: bool,
     ) -> Result<Ours, Box<dyn Error>> {
         let consistency = if is_leased { "leased" } else { "exact" };
-        let clock = Arc::new(Clock::new());
-        let engine = Engine::new(EngineSettings::default())?.sharing(b"benchmark");
         let Bucket { units, period_us, burst } = bucket;
         let rules = format!(
-            "policies:\n  {POLICY}: {{requests: {units}, period: {period_us}us, burst: {burst}, \
+            "policies:\n  class-0: {{requests: {units}, period: {period_us}us, burst: {burst}, \
              algorithm: token_bucket, fail_mode: closed, consistency: {consistency}}}\n"
         );
+        Ours::with_policies(address, Policies { rules, classes: Vec::new(), bursts: Vec::new() }).await
+    }
+
+    /// The same, with policies that differ from key to key.
+    pub(super) async fn with_policies(
+        address: SocketAddr,
+        policies: Policies,
+    ) -> Result<Ours, Box<dyn Error>> {
+        let Policies { rules, classes, bursts } = policies;
+        let clock = Arc::new(Clock::new());
+        let engine = Engine::new(EngineSettings::default())?.sharing(b"benchmark");
+        engine.set_nodes(1);
         engine.load(&[Source::new("bench", &rules)], clock.now())?;
+        let names =
+            (0..=classes.iter().copied().max().unwrap_or(0)).map(|class| format!("class-{class}")).collect();
         let settings = Settings::new(format!("redis://{address}").parse()?);
         let authority = Authority::start(&Fleet::new(settings, Arc::clone(&clock))?);
         if !authority.ready(CONNECT_PATIENCE).await {
             return Err("our own redis-server cannot be reached".into());
         }
-        Ok(Ours { engine, clock, authority })
+        Ok(Ours { engine, clock, authority, names, classes, bursts })
     }
 }
 
@@ -68,16 +93,24 @@ impl Ours {
             }
             let questions: Vec<_> = errands.iter().map(|errand| errand.question.clone()).collect();
             let answers = self.authority.ask_all(questions, DEADLINE).await;
-            for (errand, answer) in errands.iter().zip(answers) {
+            for (errand, answer) in errands.into_iter().zip(answers) {
                 self.engine.settle(errand, answer, self.clock.now());
             }
         }
     }
 }
 
-impl Decides for Ours {
-    async fn decide(&self, key: &str) -> Result<Answer, String> {
-        let request = Request::policy(POLICY, key.as_bytes());
+impl Ours {
+    /// The class of a key, whose number is at its end.
+    fn class(&self, key: &str) -> usize {
+        let number = if self.classes.is_empty() { None } else { key.get(5..) };
+        let number: Option<usize> = number.and_then(|digits| digits.parse().ok());
+        number.and_then(|number| self.classes.get(number)).copied().unwrap_or(0).into()
+    }
+
+    async fn take(&self, key: &str, units: u64) -> Result<Answer, String> {
+        let policy = self.names.get(self.class(key)).map_or("", String::as_str);
+        let request = Request::policy(policy, key.as_bytes()).cost(units);
         let step = self.engine.begin(&request, self.clock.now()).map_err(|error| error.to_string())?;
         let verdict = match step {
             Step::Ready(verdict) => verdict,
@@ -94,5 +127,18 @@ impl Decides for Ours {
             DecidedBy::Authority => Answer::Denied,
             _ => Answer::Failed,
         })
+    }
+}
+
+impl Decides for Ours {
+    async fn decide(&self, key: &str) -> Result<Answer, String> {
+        self.take(key, 1).await
+    }
+}
+
+impl Decides for Emptied {
+    async fn decide(&self, key: &str) -> Result<Answer, String> {
+        let burst = self.0.bursts.get(self.0.class(key)).copied().unwrap_or(1);
+        self.0.take(key, burst).await
     }
 }

@@ -1,9 +1,10 @@
-//! Places that are held until they are released.
+//! Places that are held until they are released. They cannot be leased: who holds one has it, whoever decided.
 
 use serde_json::{Value, json};
 use tollgate_testkit::real::redis::RedisServer;
 use tollgate_testkit::real::{Tollgate, until};
 
+use crate::Consistency;
 use crate::scene::{IMPATIENT, counted, launch};
 
 /// The status of an answer, and its body.
@@ -15,7 +16,8 @@ fn post(tollgate: &Tollgate, path: &str, question: &Value) -> (u16, Value) {
 #[test]
 fn a_place_that_is_given_too_late_is_released() {
     let redis = RedisServer::start();
-    let tollgate = launch(&format!("redis://{}", redis.address())).flag("store-deadline", IMPATIENT).start();
+    let tollgate = launch(Consistency::Exact, &format!("redis://{}", redis.address()));
+    let tollgate = tollgate.flag("store-deadline", IMPATIENT).start();
     let question = json!({"policy": "held", "key": "ann"});
     let (status, first) = post(&tollgate, "/v1/acquire", &question);
     assert_eq!((status, &first["remaining"]), (200, &json!(2)), "{first:#}");

@@ -3,13 +3,19 @@
 use tollgate_testkit::real::redis::{RedisLaunch, RedisServer, Reply};
 use tollgate_testkit::real::{Proxy, Signal};
 
-use crate::Scene;
-use crate::scene::{SHARE, launch};
+use crate::scene::SHARE;
+use crate::{Consistency, Scene, played};
 
-#[test]
-fn rules_decide_while_a_node_is_dead_and_it_does_when_it_is_back() {
+played! {
+    rules_decide_while_a_node_is_dead_and_it_does_when_it_is_back
+    what_a_frozen_node_grants_too_late_is_given_back
+    a_server_that_starts_without_its_node_finds_it_later
+    a_server_stops_in_good_order_while_its_node_stands_still
+}
+
+fn rules_decide_while_a_node_is_dead_and_it_does_when_it_is_back(consistency: Consistency) {
     let mut redis = RedisServer::start();
-    let mut scene = Scene::start(&format!("redis://{}", redis.address()));
+    let mut scene = Scene::start(consistency, &format!("redis://{}", redis.address()));
     redis.kill();
     scene.check_away();
     redis.restart();
@@ -17,10 +23,9 @@ fn rules_decide_while_a_node_is_dead_and_it_does_when_it_is_back() {
     scene.load.finish();
 }
 
-#[test]
-fn what_a_frozen_node_grants_too_late_is_given_back() {
+fn what_a_frozen_node_grants_too_late_is_given_back(consistency: Consistency) {
     let redis = RedisServer::start();
-    let mut scene = Scene::impatient(&format!("redis://{}", redis.address()));
+    let mut scene = Scene::impatient(consistency, &format!("redis://{}", redis.address()));
     redis.freeze();
     scene.check_away();
     redis.thaw();
@@ -29,20 +34,20 @@ fn what_a_frozen_node_grants_too_late_is_given_back() {
     scene.check_counted();
 }
 
-#[test]
-fn a_server_that_starts_without_its_node_finds_it_later() {
+fn a_server_that_starts_without_its_node_finds_it_later(consistency: Consistency) {
     let address = Proxy::free_address();
-    let mut scene = Scene::without_store(launch(&format!("redis://{address}")));
+    let mut scene = Scene::without_store(consistency, &format!("redis://{address}"));
     scene.check_away();
     let _redis = RedisLaunch::redis().at(address).start();
     scene.check_recovers();
     scene.check_counted();
 }
 
+/// A limit that a call brings along is in no rule that could say that it is leased.
 #[test]
 fn calls_that_bring_a_limit_along_spend_the_share_of_the_node() {
     let mut redis = RedisServer::start();
-    let mut scene = Scene::start(&format!("redis://{}", redis.address()));
+    let mut scene = Scene::start(Consistency::Exact, &format!("redis://{}", redis.address()));
     let mut client = scene.resp();
     // A bucket as large as those of the rules.
     let mut admitted = |times: u64| {
@@ -61,10 +66,9 @@ fn calls_that_bring_a_limit_along_spend_the_share_of_the_node() {
     scene.load.finish();
 }
 
-#[test]
-fn a_server_stops_in_good_order_while_its_node_stands_still() {
+fn a_server_stops_in_good_order_while_its_node_stands_still(consistency: Consistency) {
     let redis = RedisServer::start();
-    let mut scene = Scene::impatient(&format!("redis://{}", redis.address()));
+    let mut scene = Scene::impatient(consistency, &format!("redis://{}", redis.address()));
     redis.freeze();
     scene.load.pass(10);
     scene.load.finish();

@@ -6,11 +6,26 @@ use tollgate_testkit::real::redis::{RedisClient, RedisLaunch, RedisServer, Reply
 use tollgate_testkit::real::until;
 
 use crate::scene::launch;
-use crate::{CLOSED, LOCAL, OPEN, Scene};
+use crate::{CLOSED, Consistency, Scene, played};
+
+played! {
+    scripts_that_are_forgotten_are_told_again
+    a_foreign_script_that_blocks_for_five_seconds_is_an_outage
+    a_foreign_script_that_blocks_for_five_seconds_in_silence_is_an_outage
+    a_full_memory_is_an_outage
+    a_node_that_was_demoted_is_an_outage
+    rights_that_are_taken_away_are_an_outage
+    a_user_who_is_turned_out_is_an_outage
+}
 
 /// Redis refuses from the moment that `sicken` is over until `heal`.
-fn check(redis: &RedisServer, sicken: impl FnOnce(&mut RedisClient), heal: impl FnOnce(&mut RedisClient)) {
-    check_in(Scene::impatient(&format!("redis://{}", redis.address())), redis, sicken, heal);
+fn check(
+    consistency: Consistency,
+    redis: &RedisServer,
+    sicken: impl FnOnce(&mut RedisClient),
+    heal: impl FnOnce(&mut RedisClient),
+) {
+    check_in(Scene::impatient(consistency, &format!("redis://{}", redis.address())), redis, sicken, heal);
 }
 
 fn check_in(
@@ -33,10 +48,9 @@ fn run(client: &mut RedisClient, commands: &[&str]) {
     }
 }
 
-#[test]
-fn scripts_that_are_forgotten_are_told_again() {
+fn scripts_that_are_forgotten_are_told_again(consistency: Consistency) {
     let redis = RedisServer::start();
-    let mut scene = Scene::start(&format!("redis://{}", redis.address()));
+    let mut scene = Scene::start(consistency, &format!("redis://{}", redis.address()));
     let mut client = redis.client();
     let first = scene.load.pass(1).start;
     for _ in 0..20 {
@@ -59,7 +73,7 @@ while now() < ends do end
 ";
 
 /// Redis runs somebody's script for five seconds. After so many milliseconds it begins to say that it is busy.
-fn check_blocked(busy_reply_ms: u32, is_blocked: fn(&mut RedisClient)) {
+fn check_blocked(consistency: Consistency, busy_reply_ms: u32, is_blocked: fn(&mut RedisClient)) {
     let redis = RedisLaunch::redis().setting(&format!("busy-reply-threshold {busy_reply_ms}")).start();
     let blocker = RefCell::new(redis.client());
     let block = |client: &mut RedisClient| {
@@ -67,50 +81,52 @@ fn check_blocked(busy_reply_ms: u32, is_blocked: fn(&mut RedisClient)) {
         is_blocked(client);
     };
     // Several questions, each of which may wait until its deadline, have to be over before the script is.
-    let launch = launch(&format!("redis://{}", redis.address())).flag("store-deadline", "300ms");
-    let scene = Scene::of(launch, &[OPEN, CLOSED, LOCAL]);
+    let launch = launch(consistency, &format!("redis://{}", redis.address())).flag("store-deadline", "300ms");
+    let scene = Scene::of(consistency, launch);
     // It ends by itself.
     check_in(scene, &redis, block, |_| assert_eq!(blocker.borrow_mut().receive().unwrap(), Reply::Nil));
 }
 
-#[test]
-fn a_foreign_script_that_blocks_for_five_seconds_is_an_outage() {
-    check_blocked(200, |client| {
+fn a_foreign_script_that_blocks_for_five_seconds_is_an_outage(consistency: Consistency) {
+    check_blocked(consistency, 200, |client| {
         until("the script runs", || {
             matches!(client.run("PING"), Reply::Error(message) if message.starts_with("BUSY")).then_some(())
         });
     });
 }
 
-#[test]
-fn a_foreign_script_that_blocks_for_five_seconds_in_silence_is_an_outage() {
-    check_blocked(60_000, |_| ());
+fn a_foreign_script_that_blocks_for_five_seconds_in_silence_is_an_outage(consistency: Consistency) {
+    check_blocked(consistency, 60_000, |_| ());
 }
 
-#[test]
-fn a_full_memory_is_an_outage() {
+fn a_full_memory_is_an_outage(consistency: Consistency) {
     let redis = RedisServer::start();
     let fill = ["CONFIG SET maxmemory-policy noeviction", "CONFIG SET maxmemory 1"];
-    check(&redis, |client| run(client, &fill), |client| run(client, &["CONFIG SET maxmemory 0"]));
+    check(
+        consistency,
+        &redis,
+        |client| run(client, &fill),
+        |client| run(client, &["CONFIG SET maxmemory 0"]),
+    );
 }
 
-#[test]
-fn a_node_that_was_demoted_is_an_outage() {
+fn a_node_that_was_demoted_is_an_outage(consistency: Consistency) {
     let redis = RedisServer::start();
     let demote = ["REPLICAOF 127.0.0.1 1"];
-    check(&redis, |client| run(client, &demote), |client| run(client, &["REPLICAOF NO ONE"]));
+    check(consistency, &redis, |client| run(client, &demote), |client| run(client, &["REPLICAOF NO ONE"]));
 }
 
 /// A Redis at which a user with a password may do what Tollgate does, and a server that is this user.
-fn guarded() -> (RedisServer, Scene) {
+fn guarded(consistency: Consistency) -> (RedisServer, Scene) {
     let redis = RedisServer::start();
     run(&mut redis.client(), &["ACL SETUSER tollgate on >s3cret ~tollgate:* +@all -@admin"]);
-    let launch = launch(&format!("redis://tollgate:s3cret@{}", redis.address())).flag("log-level", "trace");
-    (redis, Scene::of(launch, &[OPEN, CLOSED, LOCAL]))
+    let launch = launch(consistency, &format!("redis://tollgate:s3cret@{}", redis.address()))
+        .flag("log-level", "trace");
+    (redis, Scene::of(consistency, launch))
 }
 
-fn check_revoked(revoke: &[&str], restore: &[&str], said: &str) {
-    let (redis, mut scene) = guarded();
+fn check_revoked(consistency: Consistency, revoke: &[&str], restore: &[&str], said: &str) {
+    let (redis, mut scene) = guarded(consistency);
     let mut client = redis.client();
     for command in revoke {
         assert!(!matches!(client.run(command), Reply::Error(_)), "{command}");
@@ -124,13 +140,16 @@ fn check_revoked(revoke: &[&str], restore: &[&str], said: &str) {
     assert!(!scene.tollgate.logs().contains("s3cret"), "the password is in the logs");
 }
 
-#[test]
-fn rights_that_are_taken_away_are_an_outage() {
-    check_revoked(&["ACL SETUSER tollgate nocommands"], &["ACL SETUSER tollgate +@all -@admin"], "NOPERM");
+fn rights_that_are_taken_away_are_an_outage(consistency: Consistency) {
+    check_revoked(
+        consistency,
+        &["ACL SETUSER tollgate nocommands"],
+        &["ACL SETUSER tollgate +@all -@admin"],
+        "NOPERM",
+    );
 }
 
-#[test]
-fn a_user_who_is_turned_out_is_an_outage() {
+fn a_user_who_is_turned_out_is_an_outage(consistency: Consistency) {
     let revoke = ["ACL SETUSER tollgate off", "CLIENT KILL USER tollgate"];
-    check_revoked(&revoke, &["ACL SETUSER tollgate on"], "WRONGPASS");
+    check_revoked(consistency, &revoke, &["ACL SETUSER tollgate on"], "WRONGPASS");
 }

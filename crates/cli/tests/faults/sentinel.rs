@@ -2,12 +2,15 @@
 
 use tollgate_testkit::real::redis::{RedisSentinel, RedisServer};
 
-use crate::{CLOSED, Scene};
+use crate::{CLOSED, Consistency, Scene, played};
 
-#[test]
-fn the_replica_that_takes_over_is_asked_and_remembers() {
+played! {
+    the_replica_that_takes_over_is_asked_and_remembers
+}
+
+fn the_replica_that_takes_over_is_asked_and_remembers(consistency: Consistency) {
     let mut servers = RedisSentinel::start();
-    let mut scene = Scene::start(&servers.address());
+    let mut scene = Scene::start(consistency, &servers.address());
     let subject = ("closed", "carl");
     for _ in 0..5 {
         assert_eq!(scene.ask(subject).status, 200);
@@ -22,6 +25,6 @@ fn the_replica_that_takes_over_is_asked_and_remembers() {
     servers.sentinels.iter().for_each(RedisServer::thaw);
     servers.wait_for_failover();
     scene.check_recovers();
-    assert_eq!(scene.counted(subject), 5);
+    scene.wait_for_count(subject, &(5..=5));
     scene.check_taken_over(CLOSED, known);
 }

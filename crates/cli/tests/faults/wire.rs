@@ -5,34 +5,40 @@ use std::time::Duration;
 use tollgate_testkit::real::Detour;
 use tollgate_testkit::real::redis::RedisServer;
 
-use crate::{OPEN, Scene};
+use crate::{Consistency, OPEN, Scene, played};
+
+played! {
+    two_milliseconds_more_change_nothing
+    fifty_milliseconds_more_change_nothing_within_the_deadline
+    what_comes_after_the_deadline_is_given_back
+    a_way_that_falls_silent_is_left_for_another
+    connections_that_are_reset_charge_nobody_twice
+    a_question_whose_answer_is_lost_is_not_asked_again
+}
 
 /// Answers that are late, but not too late, change nothing.
-fn check_delay(delay: Duration) {
+fn check_delay(consistency: Consistency, delay: Duration) {
     let redis = RedisServer::start();
     let detour = Detour::to(redis.address());
-    let mut scene = Scene::start(&format!("redis://{}", detour.address()));
+    let mut scene = Scene::start(consistency, &format!("redis://{}", detour.address()));
     detour.delay(delay);
-    scene.check_exact();
+    scene.check_well();
     assert_eq!(scene.openings(), 0);
     scene.check_counted();
 }
 
-#[test]
-fn two_milliseconds_more_change_nothing() {
-    check_delay(Duration::from_millis(2));
+fn two_milliseconds_more_change_nothing(consistency: Consistency) {
+    check_delay(consistency, Duration::from_millis(2));
 }
 
-#[test]
-fn fifty_milliseconds_more_change_nothing_within_the_deadline() {
-    check_delay(Duration::from_millis(50));
+fn fifty_milliseconds_more_change_nothing_within_the_deadline(consistency: Consistency) {
+    check_delay(consistency, Duration::from_millis(50));
 }
 
-#[test]
-fn what_comes_after_the_deadline_is_given_back() {
+fn what_comes_after_the_deadline_is_given_back(consistency: Consistency) {
     let redis = RedisServer::start();
     let detour = Detour::to(redis.address());
-    let mut scene = Scene::impatient(&format!("redis://{}", detour.address()));
+    let mut scene = Scene::impatient(consistency, &format!("redis://{}", detour.address()));
     detour.delay(Duration::from_millis(1_500));
     scene.load.pass(5); // Those that were on their way.
     scene.check_away();
@@ -43,11 +49,10 @@ fn what_comes_after_the_deadline_is_given_back() {
     scene.check_counted();
 }
 
-#[test]
-fn a_way_that_falls_silent_is_left_for_another() {
+fn a_way_that_falls_silent_is_left_for_another(consistency: Consistency) {
     let redis = RedisServer::start();
     let detour = Detour::to(redis.address());
-    let mut scene = Scene::impatient(&format!("redis://{}", detour.address()));
+    let mut scene = Scene::impatient(consistency, &format!("redis://{}", detour.address()));
     let first = scene.load.pass(1).start;
     detour.silence();
     // Redis itself is well, so nobody has to do anything.
@@ -57,11 +62,10 @@ fn a_way_that_falls_silent_is_left_for_another() {
     scene.check_counted_at_least();
 }
 
-#[test]
-fn connections_that_are_reset_charge_nobody_twice() {
+fn connections_that_are_reset_charge_nobody_twice(consistency: Consistency) {
     let redis = RedisServer::start();
     let detour = Detour::to(redis.address());
-    let mut scene = Scene::start(&format!("redis://{}", detour.address()));
+    let mut scene = Scene::start(consistency, &format!("redis://{}", detour.address()));
     // Every question has a key of its own, so that each of them is seen in the counts.
     let keys: Vec<&'static str> = (0..60).map(|number| &*format!("key-{number}").leak()).collect();
     detour.lose_every(Some(8));
@@ -88,11 +92,10 @@ fn connections_that_are_reset_charge_nobody_twice() {
     scene.check_counted_at_least();
 }
 
-#[test]
-fn a_question_whose_answer_is_lost_is_not_asked_again() {
+fn a_question_whose_answer_is_lost_is_not_asked_again(consistency: Consistency) {
     let redis = RedisServer::start();
     let detour = Detour::to(redis.address());
-    let mut scene = Scene::start(&format!("redis://{}", detour.address()));
+    let mut scene = Scene::start(consistency, &format!("redis://{}", detour.address()));
     scene.load.finish();
     for key in ["carl", "dora", "emil", "fred"] {
         detour.lose_next();

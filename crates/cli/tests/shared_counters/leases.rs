@@ -2,8 +2,8 @@
 
 use std::thread;
 
-use tollgate_testkit::real::Tollgate;
 use tollgate_testkit::real::redis::{RedisClient, RedisServer, Reply};
+use tollgate_testkit::real::{Signal, Tollgate};
 
 use crate::launch;
 
@@ -43,6 +43,31 @@ fn ask_all(servers: &[Tollgate], policy: &str, asks: usize) -> usize {
             servers.iter().map(|server| scope.spawn(move || ask(server, policy, asks))).collect();
         asking.into_iter().map(|asked| asked.join().unwrap()).sum()
     })
+}
+
+#[test]
+fn a_process_that_stops_gives_back_what_it_has_leased() {
+    let redis = RedisServer::start();
+    let store = format!("redis://{}", redis.address());
+    let start = || launch(RULES, &store).flag("store-nodes", "2").start();
+    let mut stopping = start();
+    assert_eq!(ask(&stopping, "window", 600), 600);
+    // Who asks for the second time may have leased some by then.
+    let remaining = || {
+        let asked_once = start();
+        let mut client = RedisClient::connect(asked_once.resp()).unwrap();
+        let Reply::Array(answer) = client.run("TG.CHECK window key 1") else { panic!("no answer") };
+        answer[2].integer()
+    };
+    let leased = stopping.metric("ratelimit_lease_units");
+    assert!(leased > 0);
+    assert!(
+        remaining() < 10_000 - 600 - i64::try_from(leased / 2).unwrap(),
+        "what is leased is not there for others"
+    );
+    stopping.signal(Signal::TERM);
+    assert_eq!(stopping.wait(), Some(0));
+    assert_eq!(remaining(), 10_000 - 600 - 2, "all but what was spent");
 }
 
 #[test]

@@ -5,6 +5,7 @@
 mod authority;
 mod envoy;
 mod holds;
+mod hot_keys;
 mod leases;
 mod pins;
 mod processes;

@@ -75,12 +75,12 @@ impl FixedWindow {
         }
     }
 
-    /// The limit of a node that has this share of the units.
     /// The window that counts what is taken at a moment.
     pub(crate) fn window_at(&self, moment: Time) -> Window {
         self.windows.at(moment)
     }
 
+    /// The limit of a node that has this share of the units.
     pub(crate) fn share(&self, share: Share) -> FixedWindow {
         FixedWindow { units: share.of(self.units), ..self.clone() }
     }

@@ -27,12 +27,12 @@ impl LeakyBucket {
         Ok(LeakyBucket { bucket: TokenBucket::new(rate, size)? })
     }
 
-    /// The limit of a node that has this share of the size and of the rate.
     /// As [`crate::Limit::with_reserve`].
     pub(crate) fn with_reserve(&self, units: u64) -> Option<LeakyBucket> {
         Some(LeakyBucket { bucket: self.bucket.with_reserve(units)? })
     }
 
+    /// The limit of a node that has this share of the size and of the rate.
     pub(crate) fn share(&self, share: Share) -> LeakyBucket {
         LeakyBucket { bucket: self.bucket.share(share) }
     }

@@ -77,13 +77,13 @@ impl SlidingLog {
         Span::ZERO
     }
 
-    /// The limit of a node that has this share of the units.
     /// As [`crate::Limit::with_reserve`].
     pub(crate) fn with_reserve(&self, units: u64) -> Option<SlidingLog> {
         let units = self.units.checked_sub(units).filter(|&units| units > 0)?;
         Some(SlidingLog { units, ..*self })
     }
 
+    /// The limit of a node that has this share of the units.
     pub(crate) fn share(&self, share: Share) -> SlidingLog {
         SlidingLog { units: share.of(self.units), ..*self }
     }

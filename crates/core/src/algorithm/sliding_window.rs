@@ -162,12 +162,12 @@ impl SlidingWindow {
         Span(asked_late + retry_ticks)
     }
 
-    /// The limit of a node that has this share of the units.
     /// The window that counts what is taken at a moment.
     pub(crate) fn window_at(&self, moment: Time) -> Window {
         self.period.at(moment)
     }
 
+    /// The limit of a node that has this share of the units.
     pub(crate) fn share(&self, share: Share) -> SlidingWindow {
         SlidingWindow { units: share.of(self.units), ..*self }
     }

@@ -161,12 +161,12 @@ impl SubWindows {
         state.newest_start = window.start;
     }
 
-    /// The limit of a node that has this share of the units.
     /// The sub-window that counts what is taken at a moment.
     pub(crate) fn sub_window_at(&self, moment: Time) -> Window {
         self.sub_period.at(moment)
     }
 
+    /// The limit of a node that has this share of the units.
     pub(crate) fn share(&self, share: Share) -> SubWindows {
         SubWindows { units: share.of(self.units), ..*self }
     }

@@ -95,7 +95,6 @@ impl TokenBucket {
         self.answer(outcome, backlog_ticks)
     }
 
-    /// The limit of a node that has this share of the burst and of the rate.
     /// As [`crate::Limit::with_reserve`].
     pub(crate) fn with_reserve(&self, units: u64) -> Option<TokenBucket> {
         let burst = self.burst.checked_sub(units).filter(|&burst| burst > 0)?;
@@ -105,6 +104,7 @@ impl TokenBucket {
         Some(TokenBucket { burst, capacity_ticks, backlog_ticks_max, ..*self })
     }
 
+    /// The limit of a node that has this share of the burst and of the rate.
     pub(crate) fn share(&self, share: Share) -> TokenBucket {
         let interval_ticks = share.interval_ticks(self.interval.number());
         let burst = share.of(self.burst).min(Span::MAX.0 / interval_ticks);

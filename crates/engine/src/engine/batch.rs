@@ -8,8 +8,8 @@ use tollgate_core::Time;
 use tollgate_policy::{Quota, Snapshot};
 
 use super::{Borrowed, Engine, Found, Inquiry, Purpose};
-use crate::meeting::Meeting;
-use crate::request::{Request, RequestError};
+use crate::meeting::{Meeting, Stash};
+use crate::request::{Request, RequestError, Subject};
 use crate::verdict::{Answer, DecidedBy, Usual, Verdict};
 
 /// So many requests are looked at before the first is decided. More than the processor can fetch for at the same time would be of no
@@ -38,9 +38,11 @@ pub(super) fn decide(
             several.iter().map(|request| Inquiry { request, purpose: Purpose::Pass, now }).collect();
         let snapshot = verdict.snapshot.as_deref();
         let rules: Several<_> = inquiries.iter().map(|inquiry| rules(engine, inquiry, snapshot)).collect();
+        fetch_tenants(snapshot, several);
+        let stashes: Several<Stash> = several.iter().map(|_| Stash::default()).collect();
         let mut looks: Several<Look<'_>> = SmallVec::new();
-        for (inquiry, rules) in inquiries.iter().zip(&rules) {
-            looks.push(look(engine, inquiry, rules, &mut scratch));
+        for ((inquiry, rules), stash) in inquiries.iter().zip(&rules).zip(&stashes) {
+            looks.push(look(engine, inquiry, (rules, stash), &mut scratch));
         }
         for look in looks {
             let found = match look {
@@ -58,6 +60,25 @@ pub(super) fn decide(
             index += 1;
         }
     }
+}
+
+/// Has the memory fetched that says how the tenants of these requests stand, where any have terms.
+fn fetch_tenants(snapshot: Option<&Snapshot>, requests: &[Request<'_>]) {
+    let Some(snapshot) = snapshot.filter(|snapshot| snapshot.knows_tenants()) else { return };
+    let mut several: Several<&[u8]> = SmallVec::new();
+    for request in requests {
+        match request.subject {
+            _ if several.len() == LOOKED_AT => break,
+            Subject::Policy { key, .. } => several.push(key),
+            Subject::Descriptors { domain, descriptors } => {
+                let Some(domain) = snapshot.domain(domain) else { continue };
+                let tenants = descriptors.iter().filter_map(|each| domain.tenant_of(each.entries));
+                // Of more than there is room for, the first are enough.
+                several.extend(tenants.map(str::as_bytes).take(LOOKED_AT.saturating_sub(several.len())));
+            }
+        }
+    }
+    snapshot.fetch_tenants(several.into_iter());
 }
 
 /// How far a request has come before it is decided.
@@ -83,7 +104,7 @@ fn rules<'a>(engine: &Engine, inquiry: &Inquiry<'_>, snapshot: Option<&'a Snapsh
 fn look<'a>(
     engine: &'a Engine,
     inquiry: &Inquiry<'a>,
-    rules: &'a Rules<'a>,
+    (rules, stash): (&'a Rules<'a>, &'a Stash),
     scratch: &mut Borrowed,
 ) -> Look<'a> {
     let (snapshot, own) = match rules {
@@ -92,7 +113,7 @@ fn look<'a>(
         Err(error) => return Look::Refused(error.clone()),
     };
     let mut meeting = Meeting::new(engine, inquiry);
-    match meeting.arrange(snapshot, own, &mut scratch.0.key) {
+    match meeting.arrange(snapshot, own, stash, &mut scratch.0.key) {
         Ok(()) => {
             meeting.prefetch();
             Look::Met(meeting)

@@ -8,7 +8,7 @@ use tollgate_policy::Snapshot;
 use tollgate_store::authority::{Act, Directed, Question};
 
 use super::{Borrowed, Engine, Inquiry, Purpose, Resumed, Step};
-use crate::key::KeyBuffer;
+use crate::key::{Counted, KeyBuffer};
 use crate::lease::{Hold, Lease};
 use crate::request::{Request, RequestError, Subject};
 use crate::verdict::{Answer, Status, Verdict};
@@ -95,7 +95,7 @@ impl Engine {
 }
 
 /// The key of the counter that a ruling is about.
-pub(super) fn hold_key<'s>(
+pub(crate) fn hold_key<'s>(
     request: &Request<'_>,
     answer: &Answer,
     snapshot: Option<&Snapshot>,
@@ -106,11 +106,11 @@ pub(super) fn hold_key<'s>(
     let place = snapshot?.place(ruling.place?);
     let limit = place.limits().get(ruling.limit_index)?;
     match request.subject {
-        Subject::Policy { key, .. } => Some(key_buffer.of_policy(limit, key)),
+        Subject::Policy { key, .. } => Some(key_buffer.of(place, limit, Counted::Key(key))),
         Subject::Descriptors { descriptors, .. } => {
             let meets = |status: &Status| matches!(status, Status::Limited(range) if range.contains(&index));
             let at = answer.statuses.iter().position(meets)?;
-            Some(key_buffer.of_descriptor(place, limit, descriptors.get(at)?.entries))
+            Some(key_buffer.of(place, limit, Counted::Entries(descriptors.get(at)?.entries)))
         }
     }
 }

@@ -23,9 +23,37 @@ impl Meeting<'_> {
         self.shared.iter().any(|shared| shared.index == index)
     }
 
+    /// Decides a request that meets one limit, of which this process has enough units to spend. That is how nearly all requests on leased limits
+    /// are decided: none of what the others need is built for them.
+    pub(crate) fn spend_alone(&mut self) -> bool {
+        let ([charge], [shared]) = (self.charges.as_slice(), self.shared.as_mut_slice()) else {
+            return false;
+        };
+        let ruling = &mut self.answer.rulings[shared.index];
+        let is_plain = charge.intent == Intent::Take && ruling.force == Force::Enforced;
+        let Some(terms) = shared.leased.filter(|_| is_plain) else { return false };
+        let Shared { index, ref counter, pin, .. } = *shared;
+        let leased = LeasedCharge {
+            index,
+            charge: *charge,
+            intent: charge.intent,
+            counter,
+            pin,
+            terms,
+            is_lent: false,
+        };
+        let decision = self.engine.spend_leased(&leased, self.now).map(|(decision, _)| decision);
+        shared.is_tried = true;
+        if let Some(decision) = decision {
+            (ruling.decision, ruling.decided_by) = (decision, DecidedBy::Lease);
+        }
+        decision.is_some()
+    }
+
     /// Asks the limits of this process. Those that others share are asked only if the request passes here, but for what has happened
     /// already: units that are booked or given back.
     pub(crate) fn part(mut self, scratch: &mut Scratch, snapshot: Option<Arc<Snapshot>>) -> Pending {
+        let sighted = self.sight();
         self.carry_over();
         let refunds: Usual<Option<Act>> = self.shared.iter().map(|shared| self.refund(shared)).collect();
         self.give_back();
@@ -40,7 +68,7 @@ impl Meeting<'_> {
         let any_books_quota = !unbooked.is_empty() || shared.iter().any(books_quota);
         for (shared, refund) in shared.into_iter().zip(refunds) {
             let books_later = self.is_booking_quota(shared.index);
-            let Shared { index, counter, pin, terms, leased } = shared;
+            let Shared { index, counter, pin, terms, leased, is_tried, .. } = shared;
             let Charge { key, limit, cost, intent, .. } = self.charges[index];
             let is_quota = self.answer.rulings[index].force == Force::Quota;
             let (is_asked, intent) = match intent {
@@ -52,10 +80,17 @@ impl Meeting<'_> {
                 _ => (is_quota && any_books_quota, Intent::Peek),
             };
             let charge = self.charges[index];
-            let leased =
-                leased.map(|terms| LeasedCharge { index, charge, intent, counter: &counter, pin, terms });
+            let leased = leased.map(|terms| LeasedCharge {
+                index,
+                charge,
+                intent,
+                counter: &counter,
+                pin,
+                terms,
+                is_lent: intent != Intent::Book,
+            });
             let purse = leased.as_ref().map(LeasedCharge::purse);
-            if let Some(leased) = leased.filter(|_| passes && refund.is_none() && !books_later)
+            if let Some(leased) = leased.filter(|_| passes && refund.is_none() && !books_later && !is_tried)
                 && let Some((decision, here)) = self.engine.spend_leased(&leased, self.now)
             {
                 let ruling = &mut self.answer.rulings[index];
@@ -83,6 +118,7 @@ impl Meeting<'_> {
             taken,
             spent,
             unbooked,
+            sighted,
             asked,
             questions,
             hold_keys,

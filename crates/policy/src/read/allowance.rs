@@ -5,27 +5,14 @@
 
 use std::time::Duration;
 
-use tollgate_core::{
-    Blocked, Calendar, CalendarUnit, Concurrency, FixedWindow, LeakyBucket, LeakyQueue, Limit, LimitError,
-    OldestCounts, Rate, SlidingLog, SlidingWindow, Span, SubWindows, Tick, TokenBucket, Windows,
-};
+use tollgate_core::{CalendarUnit, Limit, LimitError, Span, Tick};
 
 use super::Reader;
 use super::fields::{Found, Given};
 use super::numbers::Numbers;
+use crate::counting::{Amount, How, Named};
 use crate::problem::{Mark, quote};
 use crate::rule::{Allowance, Period, Quota};
-
-/// The algorithms as files name them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Named {
-    TokenBucket,
-    LeakyBucket,
-    FixedWindow,
-    SlidingWindow,
-    SlidingLog,
-    Concurrency,
-}
 
 /// How a limit counts, apart from its numbers.
 pub(super) struct Shape {
@@ -39,28 +26,15 @@ pub(super) struct Shape {
 /// The longest time that the arithmetic is proved for, in words.
 const LONGEST: &str = "146 years";
 
-impl Named {
-    /// In the order of the key table.
-    pub(super) const ALL: [Named; 6] = [
-        Named::TokenBucket,
-        Named::LeakyBucket,
-        Named::FixedWindow,
-        Named::SlidingWindow,
-        Named::SlidingLog,
-        Named::Concurrency,
-    ];
-
-    /// As it is written.
-    pub(super) fn name(self) -> &'static str {
-        crate::keys::ALGORITHMS[self as usize]
-    }
-
-    pub(super) fn has_burst(self) -> bool {
-        matches!(self, Named::TokenBucket | Named::LeakyBucket)
-    }
-
-    pub(super) fn has_windows(self) -> bool {
-        matches!(self, Named::FixedWindow | Named::SlidingWindow)
+impl Shape {
+    /// The same without its marks.
+    pub(super) fn how(&self) -> How {
+        How {
+            zone: self.zone.given().map(|given| given.value.as_str().into()),
+            sub_windows: self.sub_windows.given().map(|given| given.value),
+            max_wait: self.max_wait.given().map(|given| given.value),
+            jitter: self.jitter,
+        }
     }
 }
 
@@ -110,10 +84,9 @@ impl Reader<'_, '_> {
         period: &Given<Period>,
         shape: &Shape,
     ) -> Option<Limit> {
-        if units.value == 0 {
-            return Some(Blocked.into());
-        }
-        match build(units.value, period.value, numbers.burst.given().map(|given| given.value), shape) {
+        let burst = numbers.burst.given().map(|given| given.value);
+        let amount = Amount { units: units.value, period: period.value, burst };
+        match shape.how().build(shape.algorithm, amount) {
             Ok(limit) => Some(limit),
             Err(error) => {
                 let (mark, what, hint) = explain(&error, numbers, units, period, shape);
@@ -122,48 +95,6 @@ impl Reader<'_, '_> {
             }
         }
     }
-}
-
-fn build(units: u64, period: Period, burst: Option<u64>, shape: &Shape) -> Result<Limit, LimitError> {
-    let tick = Tick::NANOSECOND;
-    let Some(length) = period.length() else {
-        return calendar(units, period, shape);
-    };
-    let span = tick.span(length)?;
-    let rate = Rate::new(units, span)?;
-    let sub_windows = shape.sub_windows.given().map(|given| given.value);
-    let max_wait = shape.max_wait.given().map(|given| given.value);
-    Ok(match shape.algorithm {
-        Named::TokenBucket => TokenBucket::new(rate, burst.unwrap_or(units))?.into(),
-        Named::LeakyBucket => match max_wait {
-            Some(wait) => LeakyQueue::new(rate, tick.span(wait)?)?.into(),
-            None => LeakyBucket::new(rate, burst.unwrap_or(units))?.into(),
-        },
-        Named::FixedWindow => jittered(FixedWindow::new(rate), shape, FixedWindow::jittered).into(),
-        Named::SlidingWindow => match sub_windows {
-            Some(count) => {
-                let count = u32::try_from(count).unwrap_or(u32::MAX);
-                let windows = SubWindows::new(rate, count, OldestCounts::Whole)?;
-                jittered(windows, shape, SubWindows::jittered).into()
-            }
-            None => jittered(SlidingWindow::new(rate), shape, SlidingWindow::jittered).into(),
-        },
-        Named::SlidingLog => SlidingLog::new(rate)?.into(),
-        Named::Concurrency => Concurrency::new(units, span)?.into(),
-    })
-}
-
-fn jittered<T>(limit: T, shape: &Shape, jitter: impl FnOnce(T) -> T) -> T {
-    if shape.jitter { jitter(limit) } else { limit }
-}
-
-fn calendar(units: u64, period: Period, shape: &Shape) -> Result<Limit, LimitError> {
-    let Period::Calendar(unit) = period else { return Err(LimitError::NoPeriod) };
-    let calendar = match shape.zone.given() {
-        Some(zone) => Calendar::new(unit, &zone.value, Tick::NANOSECOND)?,
-        None => Calendar::utc(unit, Tick::NANOSECOND),
-    };
-    Ok(FixedWindow::in_windows(units, Windows::Calendar(calendar))?.into())
 }
 
 /// An error of the arithmetic in the words of the file: where, what, and what to do.

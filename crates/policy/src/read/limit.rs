@@ -1,9 +1,11 @@
 //! A `rate_limit`: how much, how it is counted, and how it behaves.
 
 use super::Reader;
-use super::allowance::{CALENDAR_UNITS, Named, Shape};
+use super::allowance::{CALENDAR_UNITS, Shape};
 use super::fields::{Fields, Found, Given};
+use super::leasing::LeaseAsked;
 use super::numbers::Numbers;
+use crate::counting::{Counting, Named};
 use crate::keys::{self, REPLACED, TIER};
 use crate::problem::{Mark, Problem, quote};
 use crate::rule::{Allowance, Consistency, DefaultAlgorithm, FailMode, Overshoot, Period, RuleLimit};
@@ -46,21 +48,14 @@ impl Reader<'_, '_> {
         });
         let local_fraction = self.field(fields, "local_fraction", Reader::fraction);
         let strict = self.field(fields, "strict", Reader::boolean);
-        let is_leased = consistency.given().is_some_and(|given| given.value == Consistency::Leased);
-        if !is_leased {
-            self.check_fail_mode(&fail_mode, &local_fraction);
-            self.check_strict(&strict);
+        let lease_when_hot = self.field(fields, "lease_when_hot", Reader::boolean);
+        let asked = LeaseAsked { consistency, local_fraction, strict, lease_when_hot };
+        if !self.check_leasing(&asked) {
+            self.check_fail_mode(&fail_mode, &asked.local_fraction);
         }
-        let mut allowance = allowance.flatten()?;
-        let mut tiers = tiers;
-        if is_leased {
-            let is_strict = strict.given().is_some_and(|given| given.value);
-            for allowance in std::iter::once(&mut allowance).chain(tiers.iter_mut().map(|(_, tier)| tier)) {
-                if let Allowance::Quota(quota) = allowance {
-                    quota.lease(is_strict, local_fraction.given().map(|given| given.value));
-                }
-            }
-        }
+        let (mut allowance, mut tiers) = (allowance.flatten()?, tiers);
+        self.lease(&asked, std::iter::once(&mut allowance).chain(tiers.iter_mut().map(|(_, tier)| tier)));
+        let LeaseAsked { consistency, local_fraction, strict, lease_when_hot } = asked;
         let allowances = std::iter::once(&allowance).chain(tiers.iter().map(|(_, allowance)| allowance));
         self.check_consistency(&consistency, allowances);
         Some(RuleLimit {
@@ -74,7 +69,22 @@ impl Reader<'_, '_> {
             fail_mode: fail_mode.value().unwrap_or_default(),
             local_percent: local_fraction.value(),
             strict: strict.value().unwrap_or_default(),
+            counting: self.counting(&draft, lease_when_hot.value().unwrap_or_default()),
         })
+    }
+
+    /// What other numbers would be counted by.
+    fn counting(&self, draft: &Draft, lease_when_hot: bool) -> Counting {
+        let Numbers { units, period, burst, .. } = draft.numbers;
+        Counting {
+            named: draft.named.given().map(|given| given.value),
+            default: self.default_algorithm,
+            how: draft.shape.how(),
+            units: units.value(),
+            period: period.value(),
+            burst: burst.value(),
+            lease_when_hot,
+        }
     }
 
     fn draft(&mut self, fields: &Fields) -> Draft {
@@ -227,13 +237,6 @@ impl Reader<'_, '_> {
             let hint = "write `consistency: local`, or smaller numbers: a shared count can tell apart 2^53 \
                         (about 9 quadrillion) unit-seconds";
             self.wrong(given.mark, what, hint);
-        }
-    }
-
-    fn check_strict(&mut self, strict: &Found<bool>) {
-        if let Some(strict) = strict.given().filter(|strict| strict.value) {
-            let what = "`strict` has no meaning unless `consistency` is `leased`";
-            self.wrong(strict.key_mark, what, "write `consistency: leased`, or remove it");
         }
     }
 

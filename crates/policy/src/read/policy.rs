@@ -76,7 +76,8 @@ impl Reader<'_, '_> {
         (specs, positions)
     }
 
-    fn policy(&mut self, entry: &Entry) -> Option<Rule> {
+    /// What a policy asks.
+    pub(super) fn policy(&mut self, entry: &Entry) -> Option<Rule> {
         let fields = self.fields(&entry.value, &POLICY, entry.key_mark)?;
         let limits = if let Some(list) = fields.entry("rate_limits") {
             self.check_moved(&fields, list);

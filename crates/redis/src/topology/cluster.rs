@@ -17,11 +17,12 @@ use tokio::time::{sleep, timeout};
 use tollgate_core::{Span, Time};
 use tollgate_store::authority::slots::{SLOTS, slot_of};
 use tollgate_store::authority::{Failure, SharedKey};
+use tollgate_store::hot::ShardId;
 
 use super::{Member, Moved};
 use crate::address::Node;
 use crate::connection::{Broken, Connection};
-use crate::fleet::{Fleet, jittered};
+use crate::fleet::{Fleet, jittered, try_lock};
 use crate::keys::Keys;
 use crate::shard::{Place, Shard};
 use crate::wire::Reply;
@@ -94,6 +95,12 @@ impl Cluster {
 
     pub(super) fn shard_of_nodes(&self) -> Option<Arc<Shard>> {
         self.shard_of_slot(slot_of(self.fleet.keys.nodes().as_bytes()))
+    }
+
+    /// Who keeps a key, if that is known and nobody else is at the map.
+    pub(super) fn known_shard_of(&self, key: SharedKey) -> Option<ShardId> {
+        let map = try_lock(&self.map)?;
+        map.slots.get(usize::from(Keys::slot(key)))?.as_ref().map(|shard| shard.id)
     }
 
     /// Who keeps a slot. Where nobody is known to, anybody will know better.

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tollgate_core::{Cost, Limit, Rate, SharedLimit, Span, TokenBucket};
+use tollgate_core::{Cost, LeaseRest, Limit, Rate, SharedLimit, Span, TokenBucket};
 use tollgate_redis::{Address, Authority, Fleet, Settings};
 use tollgate_store::Clock;
 use tollgate_store::authority::{Act, Failure, Grant, Question, SharedKey};
@@ -83,6 +83,27 @@ pub(crate) async fn try_remaining(
 ) -> Result<u64, Failure> {
     let peek = question(number, limit, Act::Peek(Cost::ONE));
     ask(authority, peek).await.map(|grant| grant.decision.remaining)
+}
+
+/// A block of units of a key, of which half may be had at once: half of the units, and what gives back all but one of them.
+pub(crate) async fn lease(authority: &Authority, number: u64, limit: &Arc<SharedLimit>) -> Question {
+    let units = remaining(authority, number, limit).await / 2;
+    let life = Span::from_ticks(3_600_000_000_000);
+    let act = Act::Lease { units: u64::MAX >> 12, nodes: 2, number: 7, life };
+    let granted =
+        ask(authority, question(number, limit, act)).await.unwrap_or_else(|failure| panic!("{failure}"));
+    assert_eq!(granted.leased, units);
+    let deadline = limit.lease_deadline(0, granted.at, life);
+    let rest = LeaseRest { units: units - 1, counted_at: granted.at, deadline, number: 7 };
+    question(number, limit, Act::Return(rest))
+}
+
+/// Gives back what is left, which is taken the first time only.
+pub(crate) async fn check_returned_once(authority: &Authority, rest: Question) {
+    for is_taken in [true, false] {
+        let answer = ask(authority, rest.clone()).await.unwrap_or_else(|failure| panic!("{failure}"));
+        assert_eq!(answer.decision.is_allowed(), is_taken);
+    }
 }
 
 /// The rights that the documents name, as an access list has them: of a user of nodes, and of one of sentinels.

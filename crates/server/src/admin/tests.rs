@@ -11,9 +11,11 @@ use insta::assert_snapshot;
 use tollgate::policy::FileSpec;
 use tower::ServiceExt;
 
+use super::testing::{READER, api};
 use super::{CLASSIC, OPENMETRICS, router};
 use crate::gate::{Gate, GateSettings};
 use crate::headers::samples::{bucket, domain, engine_settings, per_minute, policy, rule};
+use crate::metrics::Protocol;
 
 fn gate() -> Arc<Gate> {
     Arc::new(Gate::new(GateSettings { engine: engine_settings(), ..GateSettings::default() }).unwrap())
@@ -30,11 +32,13 @@ fn load(gate: &Gate) {
 }
 
 async fn send(gate: &Arc<Gate>, method: Method, path: &str) -> (http::response::Parts, String) {
-    send_request(gate, Request::builder().method(method).uri(path).body(Body::empty()).unwrap()).await
+    let request = Request::builder().method(method).uri(path).header("host", "localhost");
+    let request = request.header("authorization", format!("Bearer {READER}"));
+    send_request(gate, request.body(Body::empty()).unwrap()).await
 }
 
 async fn send_request(gate: &Arc<Gate>, request: Request<Body>) -> (http::response::Parts, String) {
-    let (head, body) = router(Arc::clone(gate)).oneshot(request).await.unwrap().into_parts();
+    let (head, body) = router(api(gate)).oneshot(request).await.unwrap().into_parts();
     let body = body.collect().await.unwrap().to_bytes();
     (head, String::from_utf8(body.to_vec()).unwrap())
 }
@@ -71,6 +75,44 @@ async fn config_says_what_is_loaded() {
 }
 
 #[tokio::test]
+async fn hot_keys_are_shown_the_heaviest_first() {
+    let gate = gate();
+    load(&gate);
+    assert_snapshot!(send(&gate, Method::GET, "/admin/v1/hotkeys").await.1, @r#"{"keys":[]}"#);
+    for (key, times) in [(&b"alice"[..], 2), (b"bob", 4), (b"\"\xff", 1)] {
+        for _ in 0..times {
+            gate.decide(&tollgate::Request::policy("search", key), Protocol::Http).unwrap();
+        }
+    }
+    let (head, body) = send(&gate, Method::GET, "/admin/v1/hotkeys").await;
+    assert_eq!(head.headers["content-type"], "application/json");
+    let told: serde_json::Value = serde_json::from_str(&body).unwrap();
+    let mut shown = String::new();
+    for key in told["keys"].as_array().unwrap() {
+        assert!(key["per_second"].as_f64().unwrap() > 0.5, "{key}");
+        let parts = [
+            "id",
+            "domain",
+            "rule",
+            "limit",
+            "key",
+            "per_second_error",
+            "share",
+            "denied_ratio",
+            "hot",
+            "leased",
+        ];
+        let told: Vec<String> = parts.iter().map(|part| key[part].to_string()).collect();
+        writeln!(shown, "{}", told.join(" ")).unwrap();
+    }
+    assert_snapshot!(shown, @r#"
+    2 "" "search" "search" "bob" 0.0 0.5714 0.5 false false
+    1 "" "search" "search" "alice" 0.0 0.2857 0.0 false false
+    3 "" "search" "search" "\"�" 0.0 0.1429 0.0 false false
+    "#);
+}
+
+#[tokio::test]
 async fn everything_else() {
     let gate = gate();
     load(&gate);
@@ -80,6 +122,13 @@ async fn everything_else() {
         (Method::GET, "/healthz"),
         (Method::GET, "/readyz"),
         (Method::GET, "/nowhere"),
+        (Method::POST, "/admin/v1/hotkeys"),
+        (Method::OPTIONS, "/admin/v1/hotkeys"),
+        (Method::HEAD, "/admin/v1/hotkeys"),
+        (Method::GET, "/admin/v1/nowhere"),
+        (Method::GET, "/admin/v1"),
+        (Method::GET, "/admin/v1/"),
+        (Method::GET, "/admin/v11"),
         (Method::POST, "/metrics"),
         (Method::OPTIONS, "/metrics"),
         (Method::HEAD, "/metrics"),
@@ -95,6 +144,13 @@ async fn everything_else() {
     GET /healthz: 200 ok
     GET /readyz: 200 ready
     GET /nowhere: 404 Tollgate, a rate limiter: the admin listener.
+    POST /admin/v1/hotkeys: 405 {"type":"urn:tollgate:method","title":"This path takes another method","status":405,"detail":"the header Allow says which methods there are"}
+    OPTIONS /admin/v1/hotkeys: 405 {"type":"urn:tollgate:method","title":"This path takes another method","status":405,"detail":"the header Allow says which methods there are"}
+    HEAD /admin/v1/hotkeys: 200
+    GET /admin/v1/nowhere: 404 {"type":"urn:tollgate:not-found","title":"There is nothing here","status":404,"detail":"there is nothing at this path; see /admin/v1/openapi.json"}
+    GET /admin/v1: 404 {"type":"urn:tollgate:not-found","title":"There is nothing here","status":404,"detail":"there is nothing at this path; see /admin/v1/openapi.json"}
+    GET /admin/v1/: 404 {"type":"urn:tollgate:not-found","title":"There is nothing here","status":404,"detail":"there is nothing at this path; see /admin/v1/openapi.json"}
+    GET /admin/v11: 404 Tollgate, a rate limiter: the admin listener.
     POST /metrics: 405 {"error":{"code":"method_not_allowed","message":"this path takes another method: see the Allow header"}}
     OPTIONS /metrics: 204
     HEAD /metrics: 200

@@ -4,17 +4,18 @@
 //! waits for them.
 
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use tokio::sync::Notify;
-use tollgate::authority::{Act, Directed};
-use tollgate::{Errand, core::Span};
+use tollgate::Errand;
+use tollgate::authority::{Directed, Failure};
 
-use super::Gate;
+use super::{Gate, Granted};
 
-/// The most errands that are carried together.
-const TOGETHER_MAX: usize = 1_024;
-/// For how long others may count one process too few after one has begun, besides the life of a lease.
-const COUNTED_AFTER: Span = Span::from_ticks(3_000_000_000);
+/// The most errands that a thread carries together: requests that ask wait behind them.
+const TOGETHER_MAX: usize = 128;
+/// How long a server that ends waits until all that it had leased has come back.
+const RETURN_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Rings when there are errands, or when there will be none any more.
 #[derive(Default)]
@@ -34,12 +35,6 @@ impl Gate {
         }
     }
 
-    /// Leases nothing until all others have counted this process, unless they need not.
-    pub(super) fn wait_to_be_counted(&self) {
-        let wait = self.engine.lease_life().ticks() + COUNTED_AFTER.ticks();
-        self.engine.lease_from(self.now().plus(Span::from_ticks(wait)));
-    }
-
     /// Carries errands for as long as there is a gate. Meant to run on every thread that serves requests.
     pub(crate) async fn run_errands(gate: Weak<Gate>) {
         let Some(bell) = gate.upgrade().map(|gate| Arc::clone(&gate.bell.0)) else { return };
@@ -57,15 +52,39 @@ impl Gate {
         }
     }
 
+    /// Gives back everything that was leased, before the server ends. Meant to run on a thread that serves requests.
+    pub(crate) async fn return_leases(&self) {
+        let returned = async {
+            loop {
+                let is_all = self.engine.close_leases(self.now());
+                while self.engine.has_errands() {
+                    let errands = self.engine.take_errands(TOGETHER_MAX);
+                    let questions = errands.into_iter().map(|errand| errand.question).collect();
+                    self.run(questions).await;
+                }
+                if is_all {
+                    return;
+                }
+            }
+        };
+        if tokio::time::timeout(RETURN_PATIENCE, returned).await.is_err() {
+            tracing::warn!("not all leases could be given back: what is left of them ends within seconds");
+        }
+    }
+
     async fn carry(&self, errands: Vec<Errand>) {
-        let is_return = |errand: &Errand| matches!(errand.question.0.act, Act::Return(_));
-        let (returns, asks): (Vec<Errand>, Vec<Errand>) = errands.into_iter().partition(is_return);
-        self.send(returns.into_iter().map(|errand| errand.question).collect());
-        let questions: Vec<Directed> = asks.iter().map(|errand| errand.question.clone()).collect();
-        let granted = self.ask(&questions).await;
+        let questions: Vec<Directed> = errands.iter().map(|errand| errand.question.clone()).collect();
+        let granted = self.run(questions).await;
         let now = self.now();
-        for (errand, granted) in asks.iter().zip(granted) {
+        for (errand, granted) in errands.into_iter().zip(granted) {
             self.engine.settle(errand, granted, now);
+        }
+    }
+
+    async fn run(&self, questions: Vec<Directed>) -> Vec<Granted> {
+        match &self.store {
+            Some(store) => store.run_errands(questions).await,
+            None => vec![Err(Failure::NotAsked); questions.len()],
         }
     }
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use tollgate::core::{Blocked, Concurrency, FixedWindow, LeakyQueue, Limit, Rate, Tick, Time, TokenBucket};
 use tollgate::policy::{
-    Allowance, DescriptorSpec, DomainSpec, FailMode, FileSpec, Overshoot, Period, PolicySpec, Quota, Rule,
-    RuleLimit, Unit,
+    Allowance, Counting, DescriptorSpec, DomainSpec, FailMode, FileSpec, Overshoot, Period, PolicySpec,
+    Quota, Rule, RuleLimit, Unit,
 };
 use tollgate::{Engine, EngineSettings, LedgerSettings, Request, Verdict};
 
@@ -69,6 +69,7 @@ pub(crate) fn limit(limit: Limit, units: u64, period: Period) -> RuleLimit {
         fail_mode: FailMode::Local,
         local_percent: None,
         strict: false,
+        counting: Counting::default(),
     }
 }
 

@@ -11,7 +11,7 @@ use prometheus_client::encoding::{
 };
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
-use tollgate::{DecidedBy, Stats};
+use tollgate::{DecidedBy, HotStats, LeaseStats, Stats};
 use tollgate_redis::{FAILURES, ShardStats};
 
 use super::shard::{BUCKET_ENDS_NS, ProtocolTotals, RuleTotals, Special};
@@ -26,11 +26,21 @@ pub(super) struct Exposition {
     /// How many reloads failed and succeeded.
     reloads: [u64; 2],
     last_reload_good: u64,
+    /// The version that is in force, the one that is saved here, and how often nothing could be learned.
+    config: [u64; 3],
     unauthorized: [u64; Protocol::ALL.len()],
     shared: [u64; SHARED_BY.len()],
     ledger: Stats,
-    /// Where counters are shared: what each shard has done.
-    store: Vec<ShardStats>,
+    hot: HotStats,
+    store: StoreStats,
+}
+
+/// Numbers about counters that are shared.
+#[derive(Debug, Default)]
+pub(crate) struct StoreStats {
+    /// What each shard has done.
+    pub(crate) shards: Vec<ShardStats>,
+    pub(crate) leases: LeaseStats,
 }
 
 type PerRule = fn(&RuleTotals) -> u64;
@@ -57,7 +67,7 @@ const OUTCOMES: [(&str, PerRule); 3] = [
 ];
 
 impl Exposition {
-    pub(super) fn of(metrics: &Metrics, ledger: Stats, store: Vec<ShardStats>) -> Exposition {
+    pub(super) fn of(metrics: &Metrics, ledger: Stats, hot: HotStats, store: StoreStats) -> Exposition {
         let mut rules: BTreeMap<RuleName, RuleTotals> = BTreeMap::new();
         let mut protocols = [ProtocolTotals::default(); Protocol::ALL.len()];
         for shard in metrics.shards() {
@@ -85,10 +95,13 @@ impl Exposition {
             protocols,
             reloads: [&reloads.bad, &reloads.good].map(|counter| counter.load(Ordering::Relaxed)),
             last_reload_good: reloads.last_good.load(Ordering::Relaxed),
+            config: [&metrics.config.applied, &metrics.config.saved, &metrics.config.failures]
+                .map(|number| number.load(Ordering::Relaxed)),
             unauthorized: Protocol::ALL
                 .map(|protocol| metrics.unauthorized[protocol as usize].load(Ordering::Relaxed)),
             shared: std::array::from_fn(|at| metrics.shared[at].load(Ordering::Relaxed)),
             ledger,
+            hot,
             store,
         }
     }
@@ -167,9 +180,19 @@ impl Exposition {
         }
         let help = "1 if the rules in the files are those in force, 0 if they could not be loaded.";
         gauge(encoder, "ratelimit_config_last_load_success", help, &self.last_reload_good)?;
+        let [applied, saved, failures] = self.config;
+        let help = "The version of what operators have decided that is in force here.";
+        gauge(encoder, "ratelimit_config_version", help, &applied)?;
+        let help = "The version that this server would start with if its database were away.";
+        gauge(encoder, "ratelimit_config_saved_version", help, &saved)?;
         gauge(encoder, "ratelimit_ledger_keys", "Keys in the table of counters.", &self.ledger.keys)?;
         gauge(encoder, "ratelimit_ledger_bytes", "Memory of the table of counters.", &self.ledger.bytes)?;
+        let help = "Keys that take more than their part of the decisions of this process.";
+        gauge(encoder, "ratelimit_hot_keys", help, &(self.hot.hot as u64))?;
+        let help = "Hot keys that are leased because they are hot.";
+        gauge(encoder, "ratelimit_hot_keys_leased", help, &(self.hot.leased as u64))?;
         let alone = [
+            ("ratelimit_config_failures", "Times that nothing could be learned from the database.", failures),
             ("ratelimit_ledger_reclaimed", "Idle keys forgotten, at no loss.", self.ledger.reclaimed),
             ("ratelimit_ledger_evicted", "Keys forgotten in use, for lack of memory.", self.ledger.evicted),
             ("ratelimit_failopen", "Decisions to let pass because nobody could be asked.", self.failopen()),
@@ -185,7 +208,8 @@ impl Exposition {
 
 impl Exposition {
     fn encode_store(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        if self.store.is_empty() {
+        let StoreStats { shards, leases } = &self.store;
+        if shards.is_empty() {
             return Ok(()); // Nothing is shared.
         }
         let help = "Decisions on limits that are shared, by who made them.";
@@ -195,7 +219,7 @@ impl Exposition {
         }
         let help = "Questions to a shard of the store without an answer, by kind.";
         let mut family = counters(encoder, "ratelimit_redis_errors", help)?;
-        for shard in &self.store {
+        for shard in shards {
             for (kind, value) in FAILURES.into_iter().zip(shard.failures) {
                 put(&mut family, &[("shard", &*shard.name), ("kind", kind.name())], value)?;
             }
@@ -224,7 +248,7 @@ impl Exposition {
         ];
         for (name, help, value) in families {
             let mut family = counters(encoder, name, help)?;
-            for shard in &self.store {
+            for shard in shards {
                 put(&mut family, &[("shard", &*shard.name)], value(shard))?;
             }
         }
@@ -232,11 +256,34 @@ impl Exposition {
             "Threads that do not ask a shard of the store at the moment, because it has failed too often.";
         let mut family =
             encoder.encode_descriptor("ratelimit_circuit_state", help, None, MetricType::Gauge)?;
-        for shard in &self.store {
+        for shard in shards {
             family.encode_family(&[("shard", &*shard.name)])?.encode_gauge(&shard.breakers_open)?;
         }
-        Ok(())
+        encode_leases(leases, encoder)
     }
+}
+
+fn encode_leases(leases: &LeaseStats, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    let LeaseStats { keys, units, granted_units, returned_units } = *leases;
+    let gauges = [
+        ("ratelimit_lease_keys", "Keys of which units are leased, or were of late.", keys as u64),
+        ("ratelimit_lease_units", "Units that can be spent without asking the store.", units),
+    ];
+    for (name, help, value) in gauges {
+        encoder
+            .encode_descriptor(name, help, None, MetricType::Gauge)?
+            .encode_gauge(&i64::try_from(value).unwrap_or(i64::MAX))?;
+    }
+    let totals = [
+        ("ratelimit_lease_granted_units", "Units that the store has leased to this process.", granted_units),
+        ("ratelimit_lease_returned_units", "Units that were given back unspent.", returned_units),
+    ];
+    for (name, help, value) in totals {
+        encoder
+            .encode_descriptor(name, help, None, MetricType::Counter)?
+            .encode_counter::<NoLabelSet, _, u64>(&value, None)?;
+    }
+    Ok(())
 }
 
 type PerShard = fn(&ShardStats) -> u64;

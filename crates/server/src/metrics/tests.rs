@@ -9,11 +9,13 @@ use std::time::Duration;
 use insta::assert_snapshot;
 use tollgate::core::{Span, TokenBucket};
 use tollgate::policy::{FileSpec, Unit};
-use tollgate::{DecidedBy, Descriptor, Engine, OwnLimit, Request, Source, Stats, Verdict};
+use tollgate::{
+    DecidedBy, Descriptor, Engine, HotStats, LeaseStats, OwnLimit, Request, Source, Stats, Verdict,
+};
 use tollgate_redis::ShardStats;
 
 use super::chunked::Chunked;
-use super::{Metrics, Outcomes, Protocol, classic};
+use super::{Metrics, Outcomes, Protocol, StoreStats, classic};
 use crate::headers::samples::{
     NOW, ask, domain, engine, engine_settings, per_minute, policy, rate, rule, shadow,
 };
@@ -21,7 +23,8 @@ use crate::headers::samples::{
 const TOOK: Span = Span::from_ticks(700);
 
 fn text(metrics: &Metrics) -> String {
-    metrics.encode(Stats { keys: 3, bytes: 4_096, reclaimed: 2, evicted: 1 }, Vec::new()).unwrap()
+    let ledger = Stats { keys: 3, bytes: 4_096, reclaimed: 2, evicted: 1 };
+    metrics.encode(ledger, HotStats { hot: 3, leased: 2 }, StoreStats::default()).unwrap()
 }
 
 /// Those lines of the text that are of interest.
@@ -156,6 +159,9 @@ fn what_came_in() {
 fn the_process() {
     let metrics = Metrics::new(0.8);
     metrics.observe_reload(true);
+    metrics.observe_config(7);
+    metrics.observe_saved_config(6);
+    metrics.observe_config_failure();
     let unlabelled =
         |line: &str| !line.contains("protocol") && !line.contains("rule") && !line.contains("_duration");
     assert_snapshot!(lines(&metrics, unlabelled), @r#"
@@ -173,12 +179,27 @@ fn the_process() {
     ratelimit_config_reloads_total{result="success"} 1
     # TYPE ratelimit_config_last_load_success gauge
     ratelimit_config_last_load_success 1
+    # HELP ratelimit_config_version The version of what operators have decided that is in force here.
+    # TYPE ratelimit_config_version gauge
+    ratelimit_config_version 7
+    # HELP ratelimit_config_saved_version The version that this server would start with if its database were away.
+    # TYPE ratelimit_config_saved_version gauge
+    ratelimit_config_saved_version 6
     # HELP ratelimit_ledger_keys Keys in the table of counters.
     # TYPE ratelimit_ledger_keys gauge
     ratelimit_ledger_keys 3
     # HELP ratelimit_ledger_bytes Memory of the table of counters.
     # TYPE ratelimit_ledger_bytes gauge
     ratelimit_ledger_bytes 4096
+    # HELP ratelimit_hot_keys Keys that take more than their part of the decisions of this process.
+    # TYPE ratelimit_hot_keys gauge
+    ratelimit_hot_keys 3
+    # HELP ratelimit_hot_keys_leased Hot keys that are leased because they are hot.
+    # TYPE ratelimit_hot_keys_leased gauge
+    ratelimit_hot_keys_leased 2
+    # HELP ratelimit_config_failures Times that nothing could be learned from the database.
+    # TYPE ratelimit_config_failures counter
+    ratelimit_config_failures_total 1
     # HELP ratelimit_ledger_reclaimed Idle keys forgotten, at no loss.
     # TYPE ratelimit_ledger_reclaimed counter
     ratelimit_ledger_reclaimed_total 2
@@ -281,7 +302,8 @@ descriptors:
     engine.load(&[Source::new("rules.yaml", rules)], NOW).unwrap();
     let (here, there) = ([("here", "1")], [("there", "1")]);
     let counted = || {
-        let text = metrics.encode(Stats::default(), vec![ShardStats::default()]).unwrap();
+        let store = StoreStats { shards: vec![ShardStats::default()], ..StoreStats::default() };
+        let text = metrics.encode(Stats::default(), HotStats::default(), store).unwrap();
         let is_of_interest =
             |line: &&str| line.starts_with("ratelimit_shared_decisions_total") && !line.ends_with(" 0");
         text.lines().filter(is_of_interest).collect::<Vec<_>>().join("\n")
@@ -315,10 +337,14 @@ fn the_store() {
         ..ShardStats::default()
     };
     let stats = Stats { keys: 3, bytes: 4_096, reclaimed: 2, evicted: 1 };
-    let text = metrics.encode(stats, vec![shard]).unwrap();
+    let leases = LeaseStats { keys: 7, units: 20, granted_units: 400, returned_units: 30 };
+    let store = StoreStats { shards: vec![shard], leases };
+    let text = metrics.encode(stats, HotStats::default(), store).unwrap();
     let is_of_store = |line: &&str| {
         !line.starts_with('#')
-            && ["_redis_", "_circuit_", "_shared_", "_failopen"].iter().any(|part| line.contains(part))
+            && ["_redis_", "_circuit_", "_shared_", "_failopen", "_lease_"]
+                .iter()
+                .any(|part| line.contains(part))
     };
     let lines: Vec<&str> = text.lines().filter(is_of_store).collect();
     assert_snapshot!(lines.join("\n"), @r#"
@@ -340,6 +366,10 @@ fn the_store() {
     ratelimit_redis_breaks_total{shard="192.0.2.1:6379"} 0
     ratelimit_circuit_openings_total{shard="192.0.2.1:6379"} 0
     ratelimit_circuit_state{shard="192.0.2.1:6379"} 2
+    ratelimit_lease_keys 7
+    ratelimit_lease_units 20
+    ratelimit_lease_granted_units_total 400
+    ratelimit_lease_returned_units_total 30
     "#);
 }
 
@@ -364,6 +394,12 @@ fn in_the_older_format_counters_are_described_by_the_name_that_they_have() {
     # HELP ratelimit_ledger_keys Keys in the table of counters.
     # TYPE ratelimit_ledger_keys gauge
     ratelimit_ledger_keys 3
+    # HELP ratelimit_hot_keys Keys that take more than their part of the decisions of this process.
+    # TYPE ratelimit_hot_keys gauge
+    ratelimit_hot_keys 3
+    # HELP ratelimit_hot_keys_leased Hot keys that are leased because they are hot.
+    # TYPE ratelimit_hot_keys_leased gauge
+    ratelimit_hot_keys_leased 2
     "#);
     check_classic(&older);
 }

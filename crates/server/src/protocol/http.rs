@@ -24,39 +24,35 @@ mod quick;
 mod tests;
 
 use std::convert::Infallible;
-use std::error::Error;
 use std::sync::Arc;
-use std::time::Duration;
 
-use axum::body::{Body, Bytes, HttpBody};
+use axum::Router;
+use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get, post};
-use axum::{BoxError, Router};
-use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
-use http_body_util::{BodyExt, LengthLimitError, Limited};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tollgate::{DecidedBy, Lease, Verdict};
 use tower::Service as _;
 
-pub(crate) use self::answer::denial_body;
-use self::problem::Problem;
-use self::question::{Question, read_lease};
+pub(crate) use self::answer::{body as verdict_body, denial_body};
+pub(crate) use self::problem::Problem;
+use self::question::read_lease;
+pub(crate) use self::question::{Object, Question};
 use self::quick::Left;
+use crate::body::{self, Sent};
 use crate::connection;
 use crate::drain::Drain;
 use crate::gate::Gate;
 use crate::headers::{self, Wanted};
 use crate::metrics::Protocol;
 use crate::protocol::rls::json::json_check;
-use crate::room::AllHeld;
 use crate::stream::Stream;
 
 /// The largest body.
 const BODY_BYTES_MAX: usize = 1 << 20;
-/// How long a client may take to send a body: one that never does must not keep its connection.
-const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 /// The largest body of a request to hold something. Its lease is longer than that, and has to fit into another body.
 const ACQUIRE_BYTES_MAX: usize = 64 << 10;
 
@@ -179,7 +175,7 @@ async fn check(State(gate): State<Arc<Gate>>, request: Request) -> Result<Respon
 }
 
 async fn answer_check<B: Sent>(gate: &Gate, request: http::Request<B>) -> Result<Response, Problem> {
-    let (older, body) = (wants_older(&request), body(gate, request, BODY_BYTES_MAX).await?);
+    let (older, body) = (wants_older(&request), whole_body(gate, request, BODY_BYTES_MAX).await?);
     let question = counted(gate, Question::read(&body))?;
     let begun = question.ask(false, |request| gate.begin(request, Protocol::Http))?;
     let (verdict, _) = begun.finish().await;
@@ -187,7 +183,7 @@ async fn answer_check<B: Sent>(gate: &Gate, request: http::Request<B>) -> Result
 }
 
 async fn peek(State(gate): State<Arc<Gate>>, request: Request) -> Result<Response, Problem> {
-    let (older, body) = (wants_older(&request), body(&gate, request, BODY_BYTES_MAX).await?);
+    let (older, body) = (wants_older(&request), whole_body(&gate, request, BODY_BYTES_MAX).await?);
     let question = counted(&gate, Question::read(&body))?;
     let begun = question.ask(true, |request| gate.begin(request, Protocol::Http))?;
     let (verdict, _) = begun.finish().await;
@@ -195,7 +191,7 @@ async fn peek(State(gate): State<Arc<Gate>>, request: Request) -> Result<Respons
 }
 
 async fn acquire(State(gate): State<Arc<Gate>>, request: Request) -> Result<Response, Problem> {
-    let (older, body) = (wants_older(&request), body(&gate, request, ACQUIRE_BYTES_MAX).await?);
+    let (older, body) = (wants_older(&request), whole_body(&gate, request, ACQUIRE_BYTES_MAX).await?);
     let question = counted(&gate, Question::read(&body))?;
     let begun = question.ask(false, |request| gate.begin_hold(request, Protocol::Http))?;
     let (verdict, lease) = begun.finish().await;
@@ -203,7 +199,7 @@ async fn acquire(State(gate): State<Arc<Gate>>, request: Request) -> Result<Resp
 }
 
 async fn release(State(gate): State<Arc<Gate>>, request: Request) -> Result<Response, Problem> {
-    let body = body(&gate, request, BODY_BYTES_MAX).await?;
+    let body = whole_body(&gate, request, BODY_BYTES_MAX).await?;
     let lease = counted(&gate, read_lease(&body))?;
     let lease = lease.map(|lease| lease.parse::<Lease>()).transpose();
     let lease = lease.map_err(|error| Problem::bad_request(format!("`lease`: {error}")));
@@ -216,7 +212,7 @@ async fn release(State(gate): State<Arc<Gate>>, request: Request) -> Result<Resp
 }
 
 async fn json(State(gate): State<Arc<Gate>>, request: Request) -> Result<Response, Problem> {
-    let (older, body) = (wants_older(&request), body(&gate, request, BODY_BYTES_MAX).await?);
+    let (older, body) = (wants_older(&request), whole_body(&gate, request, BODY_BYTES_MAX).await?);
     Ok(match json_check(&gate, &body).await {
         Ok((verdict, answer)) => respond(&verdict, older, answer),
         // In plain text, as envoyproxy/ratelimit has it.
@@ -225,64 +221,8 @@ async fn json(State(gate): State<Arc<Gate>>, request: Request) -> Result<Respons
 }
 
 /// Reads a whole body.
-async fn body<B: Sent>(gate: &Gate, request: http::Request<B>, max: usize) -> Result<Bytes, Problem> {
-    counted(gate, read_body(request, max).await)
-}
-
-/// A body that a client sends.
-trait Sent: HttpBody<Data = Bytes, Error: Into<BoxError>> + Unpin {}
-impl<B: HttpBody<Data = Bytes, Error: Into<BoxError>> + Unpin> Sent for B {}
-
-async fn read_body<B: Sent>(request: http::Request<B>, max: usize) -> Result<Bytes, Problem> {
-    let (head, body) = request.into_parts();
-    // Said before anything is read, so that the sender need not bother.
-    let length =
-        head.headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
-    if length.is_some_and(|length| length > max as u64) {
-        return Err(Problem::BodyTooLarge { max });
-    }
-    match tokio::time::timeout(BODY_TIMEOUT, gather(Limited::new(body, max))).await {
-        Ok(Ok(body)) => Ok(body),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(Problem::BodyTooLarge { max }),
-        Ok(Err(error)) => Err(unreadable(error)),
-        Err(_) => Err(Problem::BodyTooSlow { seconds: BODY_TIMEOUT.as_secs() }),
-    }
-}
-
-/// Why a body could not be read. The router puts errors into others.
-fn unreadable(error: BoxError) -> Problem {
-    let outermost: &(dyn Error + 'static) = &*error;
-    let mut causes = std::iter::successors(Some(outermost), |&cause| cause.source());
-    match causes.find_map(|cause| cause.downcast_ref::<AllHeld>()) {
-        Some(&all_held) => Problem::Busy(all_held),
-        None => Problem::Unreadable(axum::Error::new(error)),
-    }
-}
-
-/// Puts the pieces of a body together as they come. A list of pieces would take many times their length if each is a single byte.
-async fn gather<B: Sent>(mut body: Limited<B>) -> Result<Bytes, BoxError> {
-    let (mut first, mut all) = (Bytes::new(), Vec::new());
-    while let Some(frame) = body.frame().await {
-        let Ok(piece) = frame?.into_data() else { continue };
-        if first.is_empty() && all.is_empty() {
-            first = piece; // Most bodies come in one piece, which need not be copied.
-        } else {
-            let to_come = body.size_hint().upper().and_then(|bytes| usize::try_from(bytes).ok());
-            append(&mut all, &std::mem::take(&mut first), None);
-            append(&mut all, &piece, to_come);
-        }
-    }
-    Ok(if all.is_empty() { first } else { Bytes::from(all) })
-}
-
-/// Adds a piece. Memory at most doubles, and goes no further than what is to come, if that is known.
-fn append(all: &mut Vec<u8>, piece: &[u8], to_come: Option<usize>) {
-    let length = all.len() + piece.len();
-    if length > all.capacity() {
-        let end = to_come.map_or(usize::MAX, |bytes| length.saturating_add(bytes));
-        all.reserve_exact((2 * all.capacity()).clamp(length, end) - all.len());
-    }
-    all.extend_from_slice(piece);
+async fn whole_body<B: Sent>(gate: &Gate, request: http::Request<B>, max: usize) -> Result<Bytes, Problem> {
+    counted(gate, body::read(request, max).await.map_err(Problem::from))
 }
 
 /// Counts what will have no answer. The gate does so itself with what it is asked.

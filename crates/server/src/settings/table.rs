@@ -9,9 +9,10 @@ use super::Settings;
 use super::networks::{hops, ipv6_prefix, networks};
 use super::pins::pins;
 use super::value::{
-    SettingError, boolean, bytes, count, duration, listen, log_format, log_level, meaningless, ratio,
-    tls_mode, tokens,
+    SettingError, admin_hosts, admin_rate, boolean, bytes, count, duration, listen, log_format, log_level,
+    meaningless, ratio, tls_mode, tokens,
 };
+use crate::admin::AdminTokenSource;
 use crate::store::HiddenText;
 
 /// A setting: its names, and how its text becomes part of [`Settings`].
@@ -52,7 +53,7 @@ settings! {
         "Where Redis clients are served, or `off` [default: 127.0.0.1:6380]",
         |settings, text| { settings.resp = listen(text)?; Ok(()) };
     "admin", "TOLLGATE_ADMIN", None, "ADDR",
-        "Where metrics and health are served, or `off` [default: 127.0.0.1:9090]",
+        "Where metrics, health and the admin API are served, or `off` [default: 127.0.0.1:9090]",
         |settings, text| { settings.admin = listen(text)?; Ok(()) };
     "tls_certificate", "TOLLGATE_TLS_CERTIFICATE", None, "PATH",
         "The server's certificate and its chain, in PEM [default: none]",
@@ -84,6 +85,21 @@ settings! {
     "resp_tokens", "TOLLGATE_RESP_TOKENS", None, "TOKENS",
         "Tokens that Redis clients must show as a password [default: none]",
         |settings, text| { settings.tokens.resp = tokens(text)?; Ok(()) };
+    "admin_tokens", "TOLLGATE_ADMIN_TOKENS", None, "TOKENS",
+        "Tokens of the admin API, as ROLE:NAME:TOKEN with commas between them, or `@PATH` of a file of them; roles are reader, operator and admin [default: one that is made, in DATA/admin.token]",
+        |settings, text| { settings.admin_api.tokens = Some(AdminTokenSource::parse(text)?); Ok(()) };
+    "admin_hosts", "TOLLGATE_ADMIN_HOSTS", None, "LIST",
+        "Names under which the admin API is asked, besides its address and those of this machine, with commas between them [default: none]",
+        |settings, text| { settings.admin_api.hosts = admin_hosts(text)?; Ok(()) };
+    "admin_rate", "TOLLGATE_ADMIN_RATE", None, "RATE",
+        "How many requests the admin API takes of each token, such as `50/s` or, with a burst, `50/s:200`; or `off` [default: 50/s:200]",
+        |settings, text| { settings.admin_api.rate = admin_rate(text)?; Ok(()) };
+    "data", "TOLLGATE_DATA", None, "PATH",
+        "The directory of what the server writes itself: its database and its admin token [default: data]",
+        |settings, text| { settings.data = text.into(); Ok(()) };
+    "database", "TOLLGATE_DATABASE", None, "DATABASE",
+        "Where what operators change is kept: sqlite:PATH, postgres://USER:PASSWORD@HOST/NAME, or `off` [default: sqlite:DATA/tollgate.db]",
+        |settings, text| { settings.database = Some(text.parse().map_err(SettingError::Database)?); Ok(()) };
     "store", "TOLLGATE_STORE", None, "STORE",
         "Where counters are kept: `memory`, for this process alone; or in Redis for all that share it: redis://HOST, redis+sentinel://HOST,HOST/MASTER, redis+cluster://HOST,HOST, redis+ring://HOST,HOST; `rediss` for TLS [default: memory]",
         |settings, text| { settings.store.address = store(text)?; Ok(()) };
@@ -132,6 +148,9 @@ settings! {
     "near_limit_ratio", "TOLLGATE_NEAR_LIMIT_RATIO", Some("NEAR_LIMIT_RATIO"), "RATIO",
         "From which part of a limit on a key is counted as near it, in metrics [default: 0.8]",
         |settings, text| { settings.gate.near_limit_ratio = ratio(text)?; Ok(()) };
+    "hot_key_share", "TOLLGATE_HOT_KEY_SHARE", None, "RATIO",
+        "From which part of the decisions of its shard on a key is hot: it is logged, and leased where its rule says `lease_when_hot`; 0 is never [default: 0.05]",
+        |settings, text| { settings.gate.engine.hot.share = ratio(text)?; Ok(()) };
     "rls_older_headers", "TOLLGATE_RLS_OLDER_HEADERS", Some("LIMIT_RESPONSE_HEADERS_ENABLED"), "BOOL",
         "Give Envoy the older RateLimit-Limit, -Remaining and -Reset headers to add [default: false]",
         |settings, text| { settings.gate.rls_older_headers = boolean(text)?; Ok(()) };

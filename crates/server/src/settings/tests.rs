@@ -130,6 +130,39 @@ fn pins_are_names_and_nodes() {
 }
 
 #[test]
+fn the_admin_api_has_tokens_hosts_and_a_rate() {
+    let settings = set("admin_tokens", "reader:ann:0123456789abcdef").unwrap();
+    assert!(matches!(settings.admin_api.tokens, Some(AdminTokenSource::Listed(tokens)) if tokens.len() == 1));
+    let refused = set("admin_tokens", "ann:0123456789abcdef").unwrap_err().to_string();
+    assert!(refused.contains("ROLE:NAME:TOKEN") && !refused.contains("0123"), "{refused}");
+    assert_eq!(set("admin_hosts", "a.example, b.example:8443").unwrap().admin_api.hosts.len(), 2);
+    assert_eq!(set("admin_rate", "off").unwrap().admin_api.rate, None);
+    assert_eq!(
+        set("admin_rate", "5/s").unwrap().admin_api.rate,
+        Some(AdminRate { per_second: 5, burst: 20 })
+    );
+    for (name, text) in [("admin_hosts", "a b"), ("admin_rate", "5"), ("admin_rate", "0/s")] {
+        assert!(set(name, text).is_err(), "{name} took {text}");
+    }
+}
+
+#[test]
+fn a_database_is_a_file_in_the_data_unless_told_otherwise() {
+    let address = |settings: &Settings| settings.database_address().to_string();
+    assert_eq!(address(&Settings::default()), "sqlite:data/tollgate.db");
+    let mut settings = set("data", "state").unwrap();
+    settings.paths_from(Path::new("/etc/tollgate"));
+    assert_eq!(address(&settings), "sqlite:/etc/tollgate/state/tollgate.db");
+    assert_eq!(settings.admin_token_file(), Path::new("/etc/tollgate/state/admin.token"));
+    let mut settings = set("database", "sqlite:other.db").unwrap();
+    settings.paths_from(Path::new("/etc/tollgate"));
+    assert_eq!(address(&settings), "sqlite:/etc/tollgate/other.db");
+    assert_eq!(address(&set("database", "off").unwrap()), "off");
+    let refused = set("database", "postgres://ann:hunter2@host:none/x").unwrap_err().to_string();
+    assert!(!refused.contains("hunter2"), "{refused}");
+}
+
+#[test]
 fn names_are_unique_and_made_alike() {
     let names: HashSet<_> = SETTINGS.iter().map(|setting| setting.name).collect();
     assert_eq!(names.len(), SETTINGS.len());

@@ -7,9 +7,11 @@ use thiserror::Error;
 
 use super::pins::PinError;
 use super::{Listen, LogFormat};
+use tollgate_control::AddressError as DatabaseAddressError;
 use tollgate_redis::AddressError;
 
 use crate::access::{TokenError, TokenSource};
+use crate::admin::{AdminHost, AdminRate, AdminTokenError};
 use crate::tls::TlsMode;
 
 /// Why a text is no value of its setting.
@@ -29,6 +31,12 @@ pub enum SettingError {
     /// The text should be secret, and is not repeated.
     #[error(transparent)]
     Token(#[from] TokenError),
+    /// The same, of the admin API.
+    #[error(transparent)]
+    AdminToken(#[from] AdminTokenError),
+    /// No database. There may be a password in the text.
+    #[error("{0}")]
+    Database(DatabaseAddressError),
     /// No store. There may be a password in the text.
     #[error("it is neither `memory` nor an address: {0}")]
     Store(#[from] AddressError),
@@ -139,6 +147,21 @@ pub(super) fn tls_mode(text: &str) -> Result<Option<TlsMode>, SettingError> {
 
 pub(super) fn tokens(text: &str) -> Result<Option<TokenSource>, SettingError> {
     Ok(Some(TokenSource::parse(text)?))
+}
+
+pub(super) fn admin_hosts(text: &str) -> Result<Vec<AdminHost>, SettingError> {
+    AdminHost::parse_list(text)
+        .ok_or_else(|| meaningless(text, "a list of names such as admin.example,admin.example:8443"))
+}
+
+pub(super) fn admin_rate(text: &str) -> Result<Option<AdminRate>, SettingError> {
+    match text {
+        "off" => Ok(None),
+        _ => text
+            .parse()
+            .map(Some)
+            .map_err(|()| meaningless(text, "a rate such as 50/s, or 50/s:200 with a burst, or `off`")),
+    }
 }
 
 pub(super) fn meaningless(text: &str, wanted: &'static str) -> SettingError {

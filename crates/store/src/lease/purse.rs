@@ -2,24 +2,30 @@
 //!
 //! A block should last for most of its life: fewer questions to the authority, but the more units are out, the more are out of others' reach. So
 //! it is sized by demand, grows fourfold at most from one to the next, and the authority grants only a node's part of what is left: near the limit
-//! units come one by one. The next block is asked for before the last one runs out.
+//! units come one by one. The next block is asked for before the last one runs out, and what is left of one goes back before it would die.
 
 use tollgate_core::{LeaseRest, SharedLimit, Span, Time};
 
 use crate::authority::Grant;
 
-/// A block should last for so many parts of its life.
-const LASTS: (u64, u64) = (3, 4);
+/// A block is sized for all of its life but this part of it, in which what is left goes back.
+const LAST_PART: u64 = 4;
+/// Nobody has wanted anything for this part of a life: all goes back.
+const IDLE_PART: u64 = 2;
+/// For units that nobody wants in that time, nothing is asked: so many are too few.
+const WANTED_MIN: u64 = 2;
 /// The next block is asked for when what is left would last for as long as this: several round trips.
 const AHEAD: Span = Span::from_ticks(10_000_000);
 /// By how much a block may be larger than the one before.
 const GROWTH_MAX: u64 = 4;
-/// After a question that nobody has answered, the next one waits.
+/// After a question that nobody has answered, the next one waits: as long as this, and up to twice as long, so that not all keys ask again at once.
 const WAIT_AFTER_FAILURE: Span = Span::from_ticks(100_000_000);
 /// The longest that a denial keeps a purse from asking.
 const WAIT_AFTER_DENIAL_MAX: Span = Span::from_ticks(1_000_000_000);
 /// A deadline is this part of the life earlier than it could be: clocks do not run equally fast.
 const DRIFT_PART: u64 = 1_000;
+/// The longest that an answer can be under way.
+const STALE_MAX: Span = Span::from_ticks(1_000_000_000);
 /// The most blocks of one key: the one that is being spent, the next, and what came late.
 const BLOCKS_MAX: usize = 4;
 
@@ -37,11 +43,17 @@ pub struct Terms {
 struct Block {
     number: u64,
     units: u64,
+    /// Units of it that requests may yet put back.
+    lent: u64,
     /// When the authority counted them, and until when it takes them back, in its ticks.
     counted_at: Time,
     returns_until: Time,
     /// From when on they are not spent any more, by the clock of this node.
     deadline: Time,
+    /// From when on what is left goes back.
+    ends_soon_at: Time,
+    /// From when on the authority certainly does not take it back any more, by the clock of this node: it cannot have granted it later than now.
+    returnable_until: Time,
 }
 
 /// What was asked for and is not answered.
@@ -50,6 +62,8 @@ struct Asked {
     number: u64,
     units: u64,
     at: Time,
+    /// From when on nothing of it could be spent.
+    dies_at: Time,
 }
 
 /// What the authority said last about a key.
@@ -58,6 +72,9 @@ struct Known {
     remaining: u64,
     /// When the limit is as good as unused, by the clock of this node.
     reset_at: Option<Time>,
+    /// When the authority said it, by its clock and by that of this node.
+    said_at: Time,
+    heard_at: Time,
 }
 
 /// Units that were spent, so that they can be put back.
@@ -75,6 +92,10 @@ impl Spent {
     /// Of which leases, by their numbers, and how many units of each.
     pub fn parts(&self) -> impl Iterator<Item = (u64, u64)> {
         self.parts.into_iter().filter(|&(_, units)| units > 0)
+    }
+
+    fn units(&self) -> u64 {
+        self.parts.iter().map(|part| part.1).sum()
     }
 }
 
@@ -96,6 +117,11 @@ pub struct Granted<'a> {
 pub struct Purse {
     /// Those with the earliest deadline first.
     blocks: Vec<Block>,
+    /// Units that requests have spent which may yet put them back: until then they count as if they were here.
+    lent: u64,
+    /// Units that are on their way back, and until when they may be. Until the authority has them, nobody else does.
+    returning: u64,
+    returning_until: Time,
     asked: Option<Asked>,
     known: Known,
     /// How many units the last block was asked for.
@@ -112,6 +138,9 @@ impl Purse {
     pub fn new(now: Time) -> Purse {
         Purse {
             blocks: Vec::new(),
+            lent: 0,
+            returning: 0,
+            returning_until: now,
             asked: None,
             known: Known::default(),
             size: 1,
@@ -127,18 +156,33 @@ impl Purse {
         self.blocks.iter().filter(|block| block.deadline > now).map(|block| block.units).sum()
     }
 
-    /// How many units are here or may be on the way.
+    /// How many units are here or may be on the way, here or back.
     pub fn units_out(&self, now: Time) -> u64 {
-        self.units(now) + self.asked.map_or(0, |asked| asked.units)
+        self.units(now)
+            + self.units_elsewhere(now)
+            + self.asked.map_or(0, |asked| if now < asked.dies_at { asked.units } else { 0 })
     }
 
-    /// Whether nothing is lost by forgetting it: nothing is in it or on the way, and nobody has wanted anything for long.
+    /// What requests may put back, and what is on its way to the authority.
+    fn units_elsewhere(&self, now: Time) -> u64 {
+        self.lent + if now < self.returning_until { self.returning } else { 0 }
+    }
+
+    /// Whether nothing is lost by forgetting it: nothing is in it or on the way, and nobody wants so much that anything would be.
     pub fn is_idle(&self, terms: &Terms, now: Time) -> bool {
-        self.asked.is_none() && self.units(now) == 0 && now.since(self.wanted_at) > terms.life
+        let is_quiet = now.since(self.wanted_at).ticks() > terms.life.ticks() / LAST_PART;
+        let is_asking = self.asked.is_some_and(|asked| now < asked.dies_at);
+        is_quiet && !is_asking && self.units_out(now) == 0
     }
 
-    /// Somebody wants units. Spends them if there are enough.
-    pub fn spend(&mut self, units: u64, now: Time) -> Option<Spent> {
+    /// Whether this is the question that has no answer yet.
+    pub fn is_asking(&self, number: u64) -> bool {
+        self.asked.is_some_and(|asked| asked.number == number)
+    }
+
+    /// Somebody wants units. Spends them if there are enough, or lends them: whoever has them is to say what became of them, by [`Purse::keep`] or
+    /// [`Purse::put_back`].
+    pub fn spend(&mut self, units: u64, is_lent: bool, now: Time) -> Option<Spent> {
         self.wanted = self.wanted.saturating_add(units);
         self.wanted_at = self.wanted_at.max(now);
         let held = self.units(now);
@@ -153,7 +197,11 @@ impl Purse {
             let taken = left.min(block.units);
             *part = (block.number, taken);
             block.units -= taken;
+            block.lent += if is_lent { taken } else { 0 };
             left -= taken;
+        }
+        if is_lent {
+            self.lent += units;
         }
         Some(spent)
     }
@@ -163,48 +211,82 @@ impl Purse {
         (self.units(now) >= units).then(|| self.look(now))
     }
 
-    /// Puts units back that were spent a moment ago. What has died since is lost.
-    pub fn put_back(&mut self, spent: &Spent) {
-        for &(number, units) in &spent.parts {
+    /// What was lent is spent.
+    pub fn keep(&mut self, spent: &Spent) {
+        self.lent = self.lent.saturating_sub(spent.units());
+        for (number, units) in spent.parts() {
             if let Some(block) = self.blocks.iter_mut().find(|block| block.number == number) {
-                block.units += units;
+                block.lent = block.lent.saturating_sub(units);
             }
         }
-        let units: u64 = spent.parts.iter().map(|part| part.1).sum();
-        self.wanted = self.wanted.saturating_sub(units);
     }
 
-    /// How many units to ask for, if it is time to. Whoever asks has to tell what became of it, by this number.
-    pub fn ask(&mut self, number: u64, terms: &Terms, now: Time) -> Option<u64> {
-        let held = self.units(now);
-        let lasts = Span::from_ticks(terms.life.ticks() / LASTS.1 * LASTS.0);
-        let elapsed = now.since(self.wanted_since);
-        if self.wanted <= 1 && elapsed > lasts {
-            // A single one long ago is no demand.
-            (self.wanted, self.wanted_since) = (self.wanted.min(1), self.wanted_at);
+    /// Puts back what was lent. What has died since is lost, and so is what a node may not have any more.
+    pub fn put_back(&mut self, spent: &Spent, terms: &Terms, now: Time) {
+        self.keep(spent);
+        let mut room = terms.units_max.saturating_sub(self.units_out(now));
+        for &(number, units) in &spent.parts {
+            if let Some(block) = self.blocks.iter_mut().find(|block| block.number == number) {
+                let fitting = units.min(room);
+                block.units += fitting;
+                room -= fitting;
+            }
         }
+        self.wanted = self.wanted.saturating_sub(spent.units());
+    }
+
+    /// How many units to ask for, if it is time to, and the number of the question. Whoever asks has to tell what became of it. `block_life` is how long
+    /// a block would live that is granted now.
+    pub fn ask(
+        &mut self,
+        terms: &Terms,
+        now: Time,
+        block_life: impl FnOnce() -> Span,
+        number: impl FnOnce() -> u64,
+    ) -> Option<(u64, u64)> {
         let elapsed = now.since(self.wanted_since).ticks().max(1);
-        let demand = |span: Span| {
-            let units = u128::from(self.wanted) * u128::from(span.ticks()) / u128::from(elapsed);
-            u64::try_from(units).unwrap_or(u64::MAX)
-        };
-        let is_due = self.asked.is_none() && now >= self.asks_from && self.wanted > 1;
-        // Where it may have little, half of that is worth a question.
-        if !is_due || held > demand(AHEAD).min(terms.units_max / 2) {
+        if self.wanted < WANTED_MIN {
+            if elapsed > terms.life.ticks() / IDLE_PART {
+                self.wanted_since = self.wanted_at; // A single one long ago is no demand.
+            }
             return None;
         }
-        let room = terms.units_max.saturating_sub(held);
-        let units = demand(lasts).min(self.size.saturating_mul(GROWTH_MAX)).min(room);
+        // Whoever should have said what became of it never will, and what is granted after all is not taken.
+        self.asked.take_if(|asked| now >= asked.dies_at);
+        let held = self.units(now);
+        // This is looked at with every request, and so without a division.
+        let lasts_ahead = product(held, elapsed) > product(self.wanted, AHEAD.ticks());
+        // Where it may have little, half of that is worth a question.
+        if self.asked.is_some() || now < self.asks_from || lasts_ahead || held > terms.units_max / 2 {
+            return None;
+        }
+        let demand = |span_ns: u64| {
+            let units = product(self.wanted, span_ns) / u128::from(elapsed);
+            u64::try_from(units).unwrap_or(u64::MAX)
+        };
+        // So many less one, since the first of them marks the beginning.
+        if product(self.wanted - 1, terms.life.ticks() / IDLE_PART) < product(WANTED_MIN, elapsed) {
+            if elapsed > terms.life.ticks() {
+                // What was long ago says less than what is now.
+                (self.wanted, self.wanted_since) =
+                    (self.wanted / 2, now.minus(Span::from_ticks(elapsed / 2)));
+            }
+            return None;
+        }
+        let room = terms.units_max.saturating_sub(held + self.units_elsewhere(now));
+        let lasts_ns = block_life().ticks().min(terms.life.ticks() / LAST_PART * (LAST_PART - 1));
+        let units = demand(lasts_ns).min(self.size.saturating_mul(GROWTH_MAX)).min(room);
         if self.blocks.len() >= BLOCKS_MAX {
             self.drop_spent(now);
         }
         if units == 0 || self.blocks.len() >= BLOCKS_MAX {
             return None;
         }
+        let number = number();
         self.size = units;
-        self.asked = Some(Asked { number, units, at: now });
+        self.asked = Some(Asked { number, units, at: now, dies_at: now.plus(terms.life) });
         (self.wanted, self.wanted_since) = (0, now);
-        Some(units)
+        Some((number, units))
     }
 
     /// The authority has answered. An answer to what is not asked (any more) changes nothing: it has come before, or was given up.
@@ -224,7 +306,19 @@ impl Purse {
         let returns_until = limit.lease_deadline(key_hash, at, terms.life);
         let deadline = asked.at.plus(Span::from_ticks(life.ticks() - life.ticks() / DRIFT_PART));
         self.size = self.size.min(leased.max(1));
-        let block = Block { number: asked.number, units: leased, counted_at: at, returns_until, deadline };
+        let ends_soon_at = deadline.minus(Span::from_ticks(life.ticks() / LAST_PART));
+        let number = asked.number;
+        let returnable_until = now.plus(life).plus(Span::from_ticks(life.ticks() / DRIFT_PART));
+        let block = Block {
+            number,
+            units: leased,
+            lent: 0,
+            counted_at: at,
+            returns_until,
+            deadline,
+            ends_soon_at,
+            returnable_until,
+        };
         self.blocks.push(block);
         self.blocks.sort_by_key(|block| block.deadline);
     }
@@ -232,37 +326,70 @@ impl Purse {
     /// Nobody has answered: whatever was granted is not ours.
     pub fn failed(&mut self, number: u64, now: Time) {
         if self.asked.take_if(|asked| asked.number == number).is_some() {
-            self.asks_from = now.plus(WAIT_AFTER_FAILURE);
+            let more = number % WAIT_AFTER_FAILURE.ticks();
+            self.asks_from = now.plus(WAIT_AFTER_FAILURE).plus(Span::from_ticks(more));
         }
     }
 
-    /// The authority was asked for units that were not here.
+    /// The authority was asked for units that were not here. What it said before what is known already, and is only heard now, is no news.
     pub fn know(&mut self, grant: &Grant, now: Time) {
+        let is_older = grant.at < self.known.said_at;
+        // After a while it is believed all the same: somebody may have set its clock back.
+        if is_older && now.since(self.known.heard_at) < STALE_MAX {
+            return;
+        }
         let reset_at = grant.decision.reset_after.map(|span| now.plus(span));
-        self.known = Known { remaining: grant.decision.remaining, reset_at };
+        let (remaining, said_at) = (grant.decision.remaining, grant.at);
+        self.known = Known { remaining, reset_at, said_at, heard_at: now };
     }
 
-    /// Forgets what has died, and gives up what is not needed here: all if nobody has wanted any for a while, else what is more than
-    /// this node may have. What is given up cannot be spent any more, and is to be given back.
+    /// Forgets what has died, and gives up what is not needed here: all if nobody has wanted any for a while, else what would die soon, and what is
+    /// more than this node may have. What is given up cannot be spent any more, and is to be given back.
     pub fn tend(&mut self, terms: &Terms, now: Time, mut give_up: impl FnMut(LeaseRest)) {
         self.drop_spent(now);
-        let is_idle = now.since(self.wanted_at).ticks() > terms.life.ticks() / 2;
-        let units_max = if is_idle { 0 } else { terms.units_max };
-        // Whole blocks, because the authority takes back once what has one number; those first that live longest, which are worth most
-        // to others.
-        while self.units(now) > units_max
-            && let Some(Block { number, units, counted_at, returns_until: deadline, .. }) = self.blocks.pop()
+        let is_idle = now.since(self.wanted_at).ticks() > terms.life.ticks() / IDLE_PART;
+        let goes_back = |block: &mut Block| is_idle || block.ends_soon_at <= now;
+        let mut unwanted: Vec<Block> = self.blocks.extract_if(.., goes_back).collect();
+        // Whole blocks, because the authority takes back once what has one number; those first that live longest, which are worth most to
+        // others.
+        while self.units(now) > terms.units_max
+            && let Some(block) = self.blocks.pop()
         {
-            give_up(LeaseRest { units, counted_at, deadline, number });
+            unwanted.push(block);
         }
+        self.give_up(unwanted, now, &mut give_up);
         if is_idle {
             self.size = 1;
         }
     }
 
-    /// Forgets blocks of which nothing can be spent. What was spent of one a moment ago cannot be put back then.
+    /// The authority has taken back what was given up, or has refused it.
+    pub fn returned(&mut self, units: u64) {
+        self.returning = self.returning.saturating_sub(units);
+    }
+
+    /// Gives up everything. What is on the way is not ours when it comes.
+    pub fn close(&mut self, now: Time, mut give_up: impl FnMut(LeaseRest)) {
+        self.drop_spent(now);
+        self.asked = None;
+        let blocks = std::mem::take(&mut self.blocks);
+        self.give_up(blocks, now, &mut give_up);
+    }
+
+    fn give_up(&mut self, blocks: Vec<Block>, now: Time, give_up: &mut impl FnMut(LeaseRest)) {
+        if now >= self.returning_until {
+            self.returning = 0; // Whatever has not arrived by now never will.
+        }
+        for block in blocks {
+            self.returning += block.units;
+            self.returning_until = self.returning_until.max(block.returnable_until);
+            give_up(block.rest());
+        }
+    }
+
+    /// Forgets blocks of which nothing can be spent, now or when a request puts it back.
     fn drop_spent(&mut self, now: Time) {
-        self.blocks.retain(|block| block.deadline > now && block.units > 0);
+        self.blocks.retain(|block| block.deadline > now && (block.units > 0 || block.lent > 0));
     }
 
     fn look(&self, now: Time) -> Spent {
@@ -272,4 +399,16 @@ impl Purse {
             reset_after: self.known.reset_at.map(|reset_at| reset_at.since(now)),
         }
     }
+}
+
+impl Block {
+    /// What is left of it, as the authority is told.
+    fn rest(&self) -> LeaseRest {
+        let Block { number, units, counted_at, returns_until: deadline, .. } = *self;
+        LeaseRest { units, counted_at, deadline, number }
+    }
+}
+
+fn product(one: u64, other: u64) -> u128 {
+    u128::from(one) * u128::from(other)
 }

@@ -3,17 +3,19 @@
 //! Requests spend; whoever runs errands takes them in batches, carries each to the authority, and brings the answer back. Both are bounded: keys
 //! that find no room are decided by the authority, and an errand that finds none is not begun.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry as MapEntry;
+use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tollgate_core::{SharedLimit, Span, Time};
+use tollgate_core::{LeaseRest, SharedLimit, Span, Time};
 
 use super::purse::{Granted, Purse, Spent, Terms};
 use crate::authority::{Act, Directed, Failure, Grant, Pin, Question, SharedKey, mix};
 
+/// After which time something is given back again that did not arrive.
+const RETRY_AFTER: Span = Span::from_ticks(500_000_000);
 /// Numbers of leases stay below this, so that every authority can tell them apart.
 const NUMBER_BITS: u32 = 53;
 
@@ -28,6 +30,8 @@ pub struct PursesSettings {
     pub stripes: usize,
     /// The longest that a block of units may be spent.
     pub life: Span,
+    /// Who has not looked after the purses for longer has stood still, and others may not count it any more.
+    pub pause_max: Span,
     /// Where the numbers of leases begin: no two processes should begin alike.
     pub seed: u64,
 }
@@ -35,8 +39,14 @@ pub struct PursesSettings {
 impl PursesSettings {
     /// What a server needs.
     pub const fn new(seed: u64) -> PursesSettings {
-        let life = Span::from_ticks(10_000_000_000);
-        PursesSettings { keys_max: 1 << 18, errands_max: 1 << 14, stripes: 256, life, seed }
+        PursesSettings {
+            keys_max: 1 << 18,
+            errands_max: 1 << 14,
+            stripes: 256,
+            life: Span::from_ticks(10_000_000_000),
+            pause_max: Span::from_ticks(3_000_000_000),
+            seed,
+        }
     }
 }
 
@@ -55,27 +65,62 @@ pub struct Leased {
     pub node_max: u64,
 }
 
+/// What somebody wants of a key.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted<'a> {
+    /// Whose purse.
+    pub key: u64,
+    /// How much.
+    pub units: u64,
+    /// Whether it may be put back: then [`Purses::keep`] or [`Purses::put_back`] has to follow.
+    pub is_lent: bool,
+    /// Under which limit.
+    pub limit: &'a Arc<SharedLimit>,
+}
+
+/// Numbers about leases.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LeaseStats {
+    /// How many keys have a purse.
+    pub keys: usize,
+    /// How many units can be spent without asking.
+    pub units: u64,
+    /// How many were granted, ever.
+    pub granted_units: u64,
+    /// How many of them were given up for others, ever.
+    pub returned_units: u64,
+}
+
 /// What is to be asked of the authority, which nobody waits for. Its answer belongs to [`Purses::settle`].
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 #[must_use = "whoever takes an errand says what became of it"]
 pub struct Errand {
     purse: u64,
     /// What to ask, and where.
     pub question: Directed,
+    /// Until when it is worth trying again, if it was tried before.
+    until: Option<Time>,
 }
 
 /// The purses of all keys.
 #[derive(Debug)]
 pub struct Purses {
     stripes: Box<[Mutex<Stripe>]>,
-    errands: Mutex<Vec<Errand>>,
+    errands: Mutex<VecDeque<Errand>>,
     /// How many errands wait: looked at by everybody, and so without a lock.
     waiting: AtomicUsize,
+    /// What is given back again from a moment on, the earliest first.
+    retries: Mutex<VecDeque<(Time, Errand)>>,
     settings: PursesSettings,
     keys: AtomicUsize,
     nodes: AtomicU32,
-    /// Before this moment nothing is asked for.
-    leases_from: AtomicU64,
+    /// Whether blocks are asked for, and whether never again.
+    is_leasing: AtomicBool,
+    is_closed: AtomicBool,
+    /// When the purses were last looked after; the end of time if never.
+    tended_at: AtomicU64,
+    granted_units: AtomicU64,
+    returned_units: AtomicU64,
     numbers: AtomicU64,
     tended: AtomicUsize,
 }
@@ -95,41 +140,40 @@ impl Purses {
             stripes: (0..settings.stripes.max(1)).map(|_| Mutex::default()).collect(),
             errands: Mutex::default(),
             waiting: AtomicUsize::new(0),
+            retries: Mutex::default(),
             settings,
             keys: AtomicUsize::new(0),
-            nodes: AtomicU32::new(1),
-            leases_from: AtomicU64::new(0),
+            nodes: AtomicU32::new(0),
+            is_leasing: AtomicBool::new(true),
+            is_closed: AtomicBool::new(false),
+            tended_at: AtomicU64::new(u64::MAX),
+            granted_units: AtomicU64::new(0),
+            returned_units: AtomicU64::new(0),
             numbers: AtomicU64::new(0),
             tended: AtomicUsize::new(0),
         }
     }
 
-    /// How many nodes there are. Each has its part of what may be out.
+    /// How many nodes there are. Each has its part of what may be out; as long as nobody has said it, nothing is asked for.
     pub fn set_nodes(&self, nodes: u32) {
         self.nodes.store(nodes.max(1), Ordering::Relaxed); // orders nothing else
     }
 
-    /// Asks for nothing before this moment: a node that others do not count yet would have units that they have too.
-    pub fn lease_from(&self, moment: Time) {
-        self.leases_from.store(moment.ticks(), Ordering::Relaxed); // orders nothing else
+    /// Whether to ask for blocks: not while others may not count this node among themselves, since they have its part then.
+    pub fn set_leasing(&self, is_leasing: bool) {
+        self.is_leasing.store(is_leasing, Ordering::Relaxed); // orders nothing else
     }
 
     /// Spends units of a key, if there are enough. If not, the authority has to be asked, and the purse takes note. What is leased under this limit
     /// is looked up where it is not known.
-    pub fn spend(
-        &self,
-        key: u64,
-        units: u64,
-        now: Time,
-        limit: &Arc<SharedLimit>,
-        leased: impl FnOnce() -> Leased,
-    ) -> Option<Spent> {
+    pub fn spend(&self, wanted: Wanted<'_>, now: Time, leased: impl FnOnce() -> Leased) -> Option<Spent> {
+        let Wanted { key, units, is_lent, limit } = wanted;
         let mut stripe = self.stripe(key);
         let kept = match stripe.entry(key) {
             MapEntry::Occupied(kept) => {
                 let kept = kept.into_mut();
                 if !Arc::ptr_eq(&kept.leased.limit, limit) {
-                    kept.leased = leased(); // The rules have changed.
+                    self.change(key, kept, leased(), now);
                 }
                 kept
             }
@@ -142,7 +186,7 @@ impl Purses {
                 vacant.insert(Kept { purse: Purse::new(now), leased: leased() })
             }
         };
-        let spent = kept.purse.spend(units, now);
+        let spent = kept.purse.spend(units, is_lent, now);
         self.ask(key, kept, now);
         spent
     }
@@ -152,10 +196,24 @@ impl Purses {
         self.stripe(key).get(&key)?.purse.peek(units, now)
     }
 
-    /// Puts back what was spent a moment ago.
-    pub fn put_back(&self, key: u64, spent: &Spent) {
+    /// What was lent is spent.
+    pub fn keep(&self, key: u64, spent: &Spent) {
         if let Some(kept) = self.stripe(key).get_mut(&key) {
-            kept.purse.put_back(spent);
+            kept.purse.keep(spent);
+        }
+    }
+
+    /// Puts back what was lent.
+    pub fn put_back(&self, key: u64, spent: &Spent, now: Time) {
+        if let Some(Kept { purse, leased }) = self.stripe(key).get_mut(&key) {
+            purse.put_back(spent, &self.terms(leased), now);
+        }
+    }
+
+    /// Gives up what is here of a key: its limit has to be asked before anything is spent again.
+    pub fn give_up(&self, key: u64, now: Time) {
+        if let Some(Kept { purse, leased }) = self.stripe(key).get_mut(&key) {
+            purse.close(now, |rest| self.give_back(leased, key, rest));
         }
     }
 
@@ -186,30 +244,87 @@ impl Purses {
         taken
     }
 
-    /// What has become of an errand.
-    pub fn settle(&self, errand: &Errand, answer: Result<&Grant, Failure>, now: Time) {
-        let question = &errand.question.0;
-        let Act::Lease { number, .. } = question.act else { return };
-        let mut stripe = self.stripe(errand.purse);
-        let Some(kept) = stripe.get_mut(&errand.purse) else { return };
-        let Ok(grant) = answer else { return kept.purse.failed(number, now) };
-        let terms = self.terms(&kept.leased);
-        let (limit, key_hash) = (&question.limit, question.key.low_half());
-        kept.purse.granted(&Granted { number, grant, limit, key_hash }, &terms, now);
+    /// What has become of an errand. What was granted and is not asked for any more, such as under rules that have changed, goes back.
+    pub fn settle(&self, errand: Errand, answer: Result<&Grant, Failure>, now: Time) {
+        let Errand { purse: key, question: (question, pin), until } = errand;
+        let mut stripe = self.stripe(key);
+        let number = match (question.act, answer) {
+            (Act::Lease { number, .. }, _) => number,
+            (Act::Return(rest), Ok(_)) => {
+                if let Some(kept) = stripe.get_mut(&key) {
+                    kept.purse.returned(rest.units);
+                }
+                return;
+            }
+            // Nobody knows whether it has arrived, but it has a number and is taken once. What has none is told again only where it was certainly not heard.
+            (Act::Return(_), Err(_)) | (Act::GiveBack { .. }, Err(Failure::NotAsked | Failure::Crowded)) => {
+                return self.retry(Errand { purse: key, question: (question, pin), until }, now);
+            }
+            _ => return,
+        };
+        let kept = stripe.get_mut(&key).filter(|kept| kept.purse.is_asking(number));
+        match (answer, kept) {
+            (Ok(grant), Some(kept)) => {
+                let (limit, key_hash) = (&question.limit, question.key.low_half());
+                let terms = self.terms(&kept.leased);
+                kept.purse.granted(&Granted { number, grant, limit, key_hash }, &terms, now);
+                self.granted_units.fetch_add(grant.leased, Ordering::Relaxed);
+            }
+            (Ok(grant), None) => {
+                if let Some(act) = question.undo(grant) {
+                    self.run(Errand {
+                        purse: key,
+                        question: (Question { act, ..question }, pin),
+                        until: None,
+                    });
+                }
+            }
+            (Err(_), Some(kept)) => kept.purse.failed(number, now),
+            (Err(_), None) => {}
+        }
     }
 
     /// Looks after a part of the purses: what is not needed goes back, what is forgotten makes room. Meant to be called often.
     pub fn tend(&self, now: Time) {
+        self.tended_at.store(now.ticks(), Ordering::Relaxed);
+        self.run_retries(now);
         let turn = self.tended.fetch_add(1, Ordering::Relaxed); // orders nothing else
         let mut stripe = lock(&self.stripes[turn % self.stripes.len()]);
         let before = stripe.len();
         stripe.retain(|&key, kept| {
             let terms = self.terms(&kept.leased);
             let leased = &kept.leased;
-            kept.purse.tend(&terms, now, |rest| self.run(leased.errand(key, Act::Return(rest))));
+            kept.purse.tend(&terms, now, |rest| self.give_back(leased, key, rest));
             !kept.purse.is_idle(&terms, now)
         });
         self.keys.fetch_sub(before - stripe.len(), Ordering::Relaxed);
+    }
+
+    /// Gives up everything, and asks for nothing more: this node ends. False if there is more to give up than errands can wait: then once more, when those
+    /// have been taken.
+    pub fn close(&self, now: Time) -> bool {
+        self.is_closed.store(true, Ordering::Relaxed); // orders nothing else
+        for stripe in &self.stripes {
+            if self.waiting.load(Ordering::Relaxed) >= self.settings.errands_max {
+                return false;
+            }
+            for (&key, Kept { purse, leased }) in lock(stripe).iter_mut() {
+                purse.close(now, |rest| self.give_back(leased, key, rest));
+            }
+        }
+        true
+    }
+
+    /// Numbers about what is here, for metrics.
+    pub fn stats(&self, now: Time) -> LeaseStats {
+        let units =
+            |stripe: &Mutex<Stripe>| lock(stripe).values().map(|kept| kept.purse.units(now)).sum::<u64>();
+        LeaseStats {
+            keys: self.keys(),
+            units: self.stripes.iter().map(units).sum(),
+            granted_units: self.granted_units.load(Ordering::Relaxed),
+            returned_units: self.returned_units.load(Ordering::Relaxed),
+        }
     }
 
     /// The longest that a block of units may be spent.
@@ -230,31 +345,70 @@ impl Purses {
 
     /// Asks for the next block, if it is time to.
     fn ask(&self, key: u64, kept: &mut Kept, now: Time) {
-        if now.ticks() < self.leases_from.load(Ordering::Relaxed)
-            || self.waiting.load(Ordering::Relaxed) >= self.settings.errands_max
-        {
+        let Kept { purse, leased } = kept;
+        let terms = self.terms(leased);
+        let block_life =
+            || leased.limit.lease_life(leased.key.low_half(), leased.limit.moment(now), terms.life);
+        if !self.may_ask(now) {
             return;
         }
-        let terms = self.terms(&kept.leased);
-        let number = self.number();
-        if let Some(units) = kept.purse.ask(number, &terms, now) {
+        if let Some((number, units)) = purse.ask(&terms, now, block_life, || self.number()) {
             let nodes = self.nodes.load(Ordering::Relaxed);
-            let act = Act::Lease { units, nodes, number, life: self.settings.life };
-            self.run(kept.leased.errand(key, act));
+            self.run(leased.errand(key, Act::Lease { units, nodes, number, life: terms.life }));
         }
+    }
+
+    /// Not while others may not count this node: as long as somebody says so, and after it has stood still.
+    fn may_ask(&self, now: Time) -> bool {
+        let pause_ns = now.ticks().saturating_sub(self.tended_at.load(Ordering::Relaxed));
+        self.is_leasing.load(Ordering::Relaxed)
+            && self.nodes.load(Ordering::Relaxed) > 0
+            && !self.is_closed.load(Ordering::Relaxed)
+            && pause_ns <= self.settings.pause_max.ticks()
+            && self.waiting.load(Ordering::Relaxed) < self.settings.errands_max
+    }
+
+    /// The rules have changed. What was granted under others goes back under those.
+    fn change(&self, key: u64, kept: &mut Kept, leased: Leased, now: Time) {
+        let Kept { purse, leased: before } = kept;
+        if before.key != leased.key || before.limit != leased.limit {
+            purse.close(now, |rest| self.give_back(before, key, rest));
+        }
+        kept.leased = leased;
+    }
+
+    fn give_back(&self, leased: &Leased, key: u64, rest: LeaseRest) {
+        self.returned_units.fetch_add(rest.units, Ordering::Relaxed);
+        self.run(leased.errand(key, Act::Return(rest)));
     }
 
     /// Lets an errand wait. What is to be given back and finds no room dies with its deadline.
     fn run(&self, errand: Errand) {
         let mut errands = self.errands();
         if errands.len() < 2 * self.settings.errands_max {
-            errands.push(errand);
+            errands.push_back(errand);
         }
         self.waiting.store(errands.len(), Ordering::Relaxed);
     }
 
+    /// Has an errand wait until it is time to try again. Where that is not worth it, or there is no room, what is given back dies with its deadline.
+    fn retry(&self, errand: Errand, now: Time) {
+        let until = errand.until.unwrap_or_else(|| now.plus(self.settings.life));
+        let mut retries = lock(&self.retries);
+        if now < until && retries.len() < self.settings.errands_max {
+            retries.push_back((now.plus(RETRY_AFTER), Errand { until: Some(until), ..errand }));
+        }
+    }
+
+    /// Has those wait as errands again whose time has come.
+    fn run_retries(&self, now: Time) {
+        while let Some((_, errand)) = lock(&self.retries).pop_front_if(|(at, _)| *at <= now) {
+            self.run(errand);
+        }
+    }
+
     fn terms(&self, leased: &Leased) -> Terms {
-        let nodes = u64::from(self.nodes.load(Ordering::Relaxed));
+        let nodes = u64::from(self.nodes.load(Ordering::Relaxed).max(1));
         Terms { life: self.settings.life, units_max: (leased.budget / nodes).min(leased.node_max) }
     }
 
@@ -268,7 +422,7 @@ impl Purses {
         lock(&self.stripes[stripe])
     }
 
-    fn errands(&self) -> MutexGuard<'_, Vec<Errand>> {
+    fn errands(&self) -> MutexGuard<'_, VecDeque<Errand>> {
         lock(&self.errands)
     }
 }
@@ -276,7 +430,7 @@ impl Purses {
 impl Leased {
     fn errand(&self, purse: u64, act: Act) -> Errand {
         let question = Question { key: self.key, limit: Arc::clone(&self.limit), act };
-        Errand { purse, question: (question, self.pin) }
+        Errand { purse, question: (question, self.pin), until: None }
     }
 }
 

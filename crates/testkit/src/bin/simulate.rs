@@ -3,6 +3,7 @@
 //! `simulate [--schedules N] [--from SEED] [--threads N]`, or `simulate --seed SEED` to replay one.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
+use std::panic::catch_unwind;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -22,7 +23,9 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     };
     if seed != u64::MAX {
-        return match run(&Schedule::draw(seed)) {
+        let mut schedule = Schedule::draw(seed);
+        schedule.is_told = true;
+        return match run(&schedule) {
             Ok(outcome) => {
                 println!("seed {seed}: {outcome:?}");
                 ExitCode::SUCCESS
@@ -45,10 +48,13 @@ fn main() -> ExitCode {
                 if (seed - from) % 1_000_000 == 999_999 {
                     eprintln!("{} schedules", seed - from + 1);
                 }
-                match run(&Schedule::draw(seed)) {
-                    Ok(outcome) => total.add(&outcome),
-                    Err(violation) => {
+                // A machine that panics has gone wrong, too.
+                match catch_unwind(|| run(&Schedule::draw(seed))) {
+                    Ok(Ok(outcome)) => total.add(&outcome),
+                    gone_wrong => {
                         is_wrong.store(true, Ordering::Relaxed);
+                        let violation =
+                            gone_wrong.map_or_else(|_| "a panic".to_owned(), |run| format!("{run:?}"));
                         eprintln!("{violation}\nreplay it: simulate --seed {seed}");
                     }
                 }
@@ -58,7 +64,10 @@ fn main() -> ExitCode {
         let workers: Vec<_> = (0..threads.max(1)).map(|_| scope.spawn(work)).collect();
         let mut total = Outcome::default();
         for worker in workers {
-            total.add(&worker.join().unwrap_or_default());
+            match worker.join() {
+                Ok(part) => total.add(&part),
+                Err(_) => is_wrong.store(true, Ordering::Relaxed),
+            }
         }
         total
     });

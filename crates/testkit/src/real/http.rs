@@ -84,13 +84,16 @@ impl Client {
     ) -> io::Result<Reply> {
         let length = body.len();
         let mut request = Vec::new();
-        write!(request, "{method} {path} HTTP/1.1\r\nhost: test\r\ncontent-length: {length}\r\n")?;
+        write!(request, "{method} {path} HTTP/1.1\r\ncontent-length: {length}\r\n")?;
+        if !headers.iter().any(|(name, _)| *name == "host") {
+            write!(request, "host: test\r\n")?;
+        }
         for (name, value) in headers {
             write!(request, "{name}: {value}\r\n")?;
         }
         write!(request, "\r\n{body}")?;
         self.reader.get_mut().write_all(&request)?;
-        self.read()
+        if method == "HEAD" { self.read_without_body() } else { self.read() }
     }
 
     /// Writes part of a request.
@@ -100,11 +103,18 @@ impl Client {
 
     /// Reads an answer.
     pub fn read(&mut self) -> io::Result<Reply> {
+        let reply = self.read_without_body()?;
+        let head = Head { first: String::new(), headers: reply.headers };
+        let body = read_body(&mut self.reader, &head)?;
+        Ok(Reply { headers: head.headers, body: String::from_utf8_lossy(&body).into_owned(), ..reply })
+    }
+
+    /// Reads an answer that says how long its body would be, and has none.
+    fn read_without_body(&mut self) -> io::Result<Reply> {
         let head = read_head(&mut self.reader)?;
         let status = head.first.split(' ').nth(1).and_then(|status| status.parse().ok());
         let status = status.ok_or_else(|| Error::new(ErrorKind::InvalidData, head.first.clone()))?;
-        let body = read_body(&mut self.reader, &head)?;
-        Ok(Reply { status, headers: head.headers, body: String::from_utf8_lossy(&body).into_owned() })
+        Ok(Reply { status, headers: head.headers, body: String::new() })
     }
 }
 

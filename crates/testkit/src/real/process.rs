@@ -4,11 +4,12 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
+use std::time::Duration;
 
 pub use rustix::process::Signal;
 use rustix::process::{Pid, kill_process};
 
-use super::wait::until;
+use super::wait::{until, until_for};
 
 /// How much of what a program has said is shown where a test fails.
 const SHOWN_CHARS_MAX: usize = 6_000;
@@ -74,6 +75,12 @@ impl Process {
         until(&format!("{name} ends"), || self.ended())
     }
 
+    /// The same, for one that takes longer than most.
+    fn wait_for(&mut self, patience: Duration) -> ExitStatus {
+        let name = self.name;
+        until_for(patience, &format!("{name} ends"), || self.ended())
+    }
+
     /// Ends it at once.
     pub(super) fn kill(&mut self) {
         // An error means that it has ended already.
@@ -104,9 +111,18 @@ pub struct Finished {
 
 /// Runs a program to its end, which must come by itself.
 pub fn run(command: &mut Command) -> Finished {
+    run_with(command, Process::wait)
+}
+
+/// The same, for one that takes longer than most.
+pub(super) fn run_for(patience: Duration, command: &mut Command) -> Finished {
+    run_with(command, |process| process.wait_for(patience))
+}
+
+fn run_with(command: &mut Command, wait: impl FnOnce(&mut Process) -> ExitStatus) -> Finished {
     let folder = tempfile::tempdir().expect("a temporary directory");
     let mut process = Process::start("program", command, folder.path());
-    let code = process.wait().code();
+    let code = wait(&mut process).code();
     Finished { code, stdout: process.stdout(), stderr: process.stderr() }
 }
 

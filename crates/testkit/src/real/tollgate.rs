@@ -122,6 +122,24 @@ impl Tollgate {
         client.unwrap_or_else(|error| panic!("no connection: {error}")).post(path, &body.to_string())
     }
 
+    /// The token that it has made for its admin API.
+    pub fn admin_token(&self) -> String {
+        let path = self.launch.folder().join("data/admin.token");
+        let token = fs::read_to_string(&path);
+        token.unwrap_or_else(|error| panic!("{}: {error}", path.display())).trim().to_owned()
+    }
+
+    /// Asks its admin API, with the token that it has made, on a connection of its own.
+    pub fn ask_admin(&self, method: &str, path: &str, body: Option<&Value>) -> Reply {
+        let authorization = format!("Bearer {}", self.admin_token());
+        let mut headers = vec![("host", "localhost"), ("authorization", &*authorization)];
+        headers.extend(body.map(|_| ("content-type", "application/json")));
+        let body = body.map(Value::to_string).unwrap_or_default();
+        let reply =
+            Client::connect(self.admin()).and_then(|mut client| client.send(method, path, &headers, &body));
+        reply.unwrap_or_else(|error| panic!("no answer to {method} {path}: {error}"))
+    }
+
     /// The value of a metric: what comes after a line's beginning.
     pub fn metric(&self, series: &str) -> u64 {
         let text = fetch(self.admin(), "/metrics").expect("metrics").body;

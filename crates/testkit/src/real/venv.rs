@@ -3,8 +3,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
-use super::process::{Finished, run};
+use super::process::{Finished, run, run_for};
 
 /// The workspace's own Python environment, which `scripts/test-tools.sh` makes.
 const VENV: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/venv");
@@ -27,6 +28,11 @@ pub(super) fn package(name: &str) -> PathBuf {
 /// Runs a Python script to its end. It may import what `scripts/requirements.txt` names.
 pub fn python(script: &Path, arguments: &[String]) -> Finished {
     run(Command::new(program("python")).arg("-u").arg(script).args(arguments))
+}
+
+/// The same, for a script that takes longer than most.
+pub fn python_for(patience: Duration, script: &Path, arguments: &[String]) -> Finished {
+    run_for(patience, Command::new(program("python")).arg("-u").arg(script).args(arguments))
 }
 
 /// Runs a tool of the system, such as `redis-cli`, to its end.

@@ -18,8 +18,13 @@ pub(super) fn pause_for(time: Duration) {
 }
 
 /// Asks until there is an answer. Panics if there is none for long.
-pub fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
-    for _ in 0..PATIENCE.as_millis() / INTERVAL.as_millis() {
+pub fn until<T>(what: &str, ask: impl FnMut() -> Option<T>) -> T {
+    until_for(PATIENCE, what, ask)
+}
+
+/// The same, for what takes longer than most.
+pub(super) fn until_for<T>(patience: Duration, what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
+    for _ in 0..patience.as_millis() / INTERVAL.as_millis() {
         if let Some(answer) = ask() {
             return answer;
         }

@@ -1,13 +1,20 @@
 //! The authority: one counter, decided by `core` at the authority's tick, as the scripts do answer for answer.
 
-use tollgate_core::{Ask, Cost, Decision, LeaseRest, Outcome, Refund, SharedLimit, State, Time};
+use tollgate_core::{Ask, Cost, Decision, LeaseRest, Outcome, Refund, SharedLimit, Span, State, Time};
 use tollgate_store::authority::{Act, Grant, Question};
+use tollgate_store::lease::{Counted, PRESENT_FOR};
+
+/// That a lease came back is remembered for so long after its deadline, in microseconds.
+const REMEMBERED: Span = Span::from_ticks(60_000_000);
 
 /// One counter.
 pub(super) struct Authority {
     state: State,
-    /// The leases that came back, and until when that has to be remembered.
+    /// The leases that came back, and their deadlines.
     returned: Vec<(u64, Time)>,
+    /// Who has told that it is there, and when; and since when somebody always was.
+    present: Vec<(u64, Time)>,
+    present_since: Time,
 }
 
 /// What was done besides answering.
@@ -19,7 +26,25 @@ pub(super) struct Done {
 
 impl Authority {
     pub(super) fn new(limit: &SharedLimit) -> Authority {
-        Authority { state: limit.limit().fresh(), returned: Vec::new() }
+        Authority {
+            state: limit.limit().fresh(),
+            returned: Vec::new(),
+            present: Vec::new(),
+            present_since: Time::default(),
+        }
+    }
+
+    /// A node tells that it is there, under a name, as it does once in an interval.
+    pub(super) fn count(&mut self, name: u64, interval: Span, now: Time) -> Counted {
+        let present_for = Span::from_ticks(interval.ticks() * u64::from(PRESENT_FOR));
+        self.present.retain(|&(_, told_at)| now.since(told_at) < present_for);
+        if self.present.is_empty() {
+            self.present_since = now;
+        }
+        self.present.retain(|&(other, _)| other != name);
+        self.present.push((name, now));
+        let kept_for = Span::from_ticks(now.since(self.present_since).ticks() * 1_000);
+        Counted { nodes: u32::try_from(self.present.len()).unwrap(), kept_for }
     }
 
     /// Answers a question at a moment of its own time.
@@ -54,7 +79,7 @@ impl Authority {
 
     /// Once, and in time.
     fn takes_back(&mut self, rest: LeaseRest, now: Time) -> bool {
-        self.returned.retain(|&(_, deadline)| deadline >= now);
+        self.returned.retain(|&(_, deadline)| deadline.plus(REMEMBERED) >= now);
         let is_new = self.returned.iter().all(|&(number, _)| number != rest.number);
         let takes = now <= rest.deadline && is_new;
         if takes {

@@ -7,6 +7,8 @@ use tollgate_core::{
     TokenBucket,
 };
 
+/// Of shorter ones, a tenth would be less than it takes to be answered.
+const CENSUS_LIFE_NS_MIN: u64 = 500 * MS;
 /// Nanoseconds of a millisecond.
 pub(super) const MS: u64 = 1_000_000;
 
@@ -127,8 +129,16 @@ pub struct Schedule {
     pub(super) gap_ns: u64,
     pub(super) skew: u64,
     pub(super) cost_max: u64,
+    /// How many of a thousand requests do not pass in the end, because another limit denies them: what they have spent is put back.
+    pub(super) puts_back: u64,
+    /// How many requests come at one moment, after some time in which few come: what was saved up is spent at once.
+    pub(super) rush: u64,
+    /// Whether nodes count themselves, and come one after the other, or have always known how many they are.
+    pub(super) has_census: bool,
     pub(super) ends_at: u64,
     pub(super) faults: Faults,
+    /// Whether everything that happens is printed.
+    pub is_told: bool,
 }
 
 /// How often things go wrong, in a thousand, and how badly.
@@ -183,28 +193,69 @@ impl Schedule {
         // From a fifth of what the limit allows to four times as much.
         let allowed_gap_ns = numbers.period_ms * MS / numbers.units;
         let gap_ns = (allowed_gap_ns * 5 / dice.between(1, 20)).max(1);
-        let requests = dice.between(20, 120);
+        let span_ns = gap_ns * dice.between(20, 120);
+        let (first, changed) = (Terms::new(numbers, part, is_strict), Terms::new(changed, part, is_strict));
+        let has_rush = numbers.capacity() < 60 && dice.happens(300);
+        let has_census = dice.happens(250);
+        let mut faults = Faults::draw(&mut dice);
+        if has_census {
+            // A clock that is set looks like an authority that was away, to nodes that were away themselves: one of both is tried at a time.
+            faults.clock_step = 0;
+        }
         Schedule {
             seed,
-            first: Terms::new(numbers, part, is_strict),
-            changed: Terms::new(changed, part, is_strict),
             nodes,
-            life_ns,
+            // Who joins leases nothing for one and a half lives.
+            life_ns: if has_census {
+                (span_ns / dice.between(3, 8)).max(CENSUS_LIFE_NS_MIN)
+            } else {
+                life_ns
+            },
             node_max,
             is_strict,
             gap_ns,
             skew: dice.below(11),
             cost_max: dice.one_of([1, 1, 1, 3]),
-            ends_at: START + gap_ns * requests,
-            faults: Faults::draw(&mut dice),
+            puts_back: dice.one_of([0, 0, 0, 150]),
+            rush: if has_rush { numbers.capacity() + first.budget } else { 0 },
+            has_census,
+            first,
+            changed,
+            ends_at: START + span_ns,
+            faults,
+            is_told: false,
         }
+    }
+
+    /// The most units that all nodes together may have.
+    pub(super) fn units_max(&self) -> u64 {
+        if self.has_census {
+            self.budget_max().min(self.nodes.saturating_mul(self.node_max))
+        } else {
+            self.nodes * self.node_units_max()
+        }
+    }
+
+    /// How often a node tells that it is there.
+    pub(super) fn beat_ns(&self) -> u64 {
+        self.life_ns / 10
+    }
+
+    /// Whether nothing is ever lost: messages are quick, nobody crashes, and nodes look after their leases in time. Leases of windows die with them.
+    pub(super) fn loses_nothing(&self) -> bool {
+        let Faults { loss, repeat, latency_ns, late, crash, freeze, clock_step, change, .. } = self.faults;
+        let has_faults = loss + repeat + late + crash + freeze + clock_step + change > 0;
+        let is_quick = latency_ns <= 5 * MS && self.life_ns >= 500 * MS;
+        !has_faults && is_quick && !self.has_windows() && self.puts_back == 0
     }
 
     /// The most units that a node may have. Where the rules change, by the more generous ones.
     pub(super) fn node_units_max(&self) -> u64 {
-        let budget =
-            if self.changes() { self.first.budget.max(self.changed.budget) } else { self.first.budget };
-        (budget / self.nodes).min(self.node_max)
+        (self.budget_max() / self.nodes).min(self.node_max)
+    }
+
+    fn budget_max(&self) -> u64 {
+        if self.changes() { self.first.budget.max(self.changed.budget) } else { self.first.budget }
     }
 
     /// The numbers by which it is judged: where the rules change, the more generous ones throughout.

@@ -18,6 +18,10 @@ struct Passed {
 #[derive(Clone, Copy, Debug, Default)]
 struct Account {
     granted: u64,
+    /// Until when the authority may take back what is left, by its own clock.
+    deadline: Time,
+    /// Until when it may be spent, in nanoseconds of the time that passes for all.
+    dies_at: u64,
     spent: u64,
     returned: u64,
 }
@@ -64,13 +68,35 @@ impl Judge {
         Err(format!("{units} units at {at_us} are beyond the bound {:?}: {decision:?}", self.bound))
     }
 
-    pub(super) fn granted(&mut self, lease: u64, units: u64) {
-        self.accounts.entry(lease).or_default().granted += units;
+    /// The authority has granted units. It takes back what is left of them until a moment of its own time, and they may be spent until one of everybody's.
+    /// A question that comes twice is granted twice, but nobody has more than one of the answers.
+    pub(super) fn granted(&mut self, lease: u64, units: u64, deadline: Time, dies_at: u64) {
+        let account = self.accounts.entry(lease).or_default();
+        account.granted = account.granted.max(units);
+        account.deadline = account.deadline.max(deadline);
+        account.dies_at = account.dies_at.max(dies_at);
     }
 
-    pub(super) fn spends(&mut self, lease: u64, units: u64) -> Result<(), String> {
+    /// A node spends units of a lease.
+    pub(super) fn spends(&mut self, lease: u64, units: u64, now: u64) -> Result<(), String> {
+        if let Some(account) = self.accounts.get(&lease)
+            && now > account.dies_at
+        {
+            return Err(format!("lease {lease}: {account:?}: spent at {now}, after its deadline"));
+        }
         self.spent += units;
         self.book(lease, |account| account.spent += units)
+    }
+
+    /// A node has not spent them after all.
+    pub(super) fn puts_back(&mut self, lease: u64, units: u64) -> Result<(), String> {
+        self.book(lease, |account| account.spent -= units)
+    }
+
+    /// How many units were granted, and neither spent nor given back.
+    pub(super) fn lost(&self) -> u64 {
+        let lost = |account: &Account| account.granted - account.spent - account.returned;
+        self.accounts.values().map(lost).sum()
     }
 
     /// Units that the authority gave to one request pass with it.
@@ -78,7 +104,13 @@ impl Judge {
         self.book(ticket, |account| account.spent += units)
     }
 
-    pub(super) fn returned(&mut self, lease: u64, units: u64) -> Result<(), String> {
+    /// The authority has taken back what is left of a lease.
+    pub(super) fn returned(&mut self, lease: u64, units: u64, now: Time) -> Result<(), String> {
+        if let Some(account) = self.accounts.get(&lease)
+            && now > account.deadline
+        {
+            return Err(format!("lease {lease}: {account:?}: taken back at {now:?}, after its deadline"));
+        }
         self.book(lease, |account| account.returned += units)
     }
 
@@ -95,7 +127,7 @@ impl Judge {
 /// A limit that admits exactly what the published bound allows.
 fn bound(schedule: &Schedule) -> Limit {
     let whole = schedule.largest_numbers();
-    let out_max = schedule.nodes * schedule.node_units_max();
+    let out_max = schedule.units_max();
     let has_steps = schedule.faults.clock_step > 0;
     let slack = match whole.kind {
         // A lease of a window ends with it, as long as nobody moves the clock.
@@ -107,10 +139,6 @@ fn bound(schedule: &Schedule) -> Limit {
             }
         }
         _ if schedule.is_strict => 0,
-        Kind::Bucket if !has_steps && schedule.faults.change == 0 => {
-            let interval_us = (whole.period_ms * 1_000).div_ceil(whole.units);
-            out_max.min((schedule.life_ns / 1_000).div_ceil(interval_us))
-        }
         Kind::Bucket | Kind::Log => out_max,
     };
     widened(whole, slack)

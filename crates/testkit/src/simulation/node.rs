@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tollgate_core::{SharedLimit, Span, Time};
 use tollgate_store::authority::{Act, Failure, Grant, Question, SharedKey};
-use tollgate_store::lease::{Errand, Leased, Purses, PursesSettings, Spent};
+use tollgate_store::lease::{Census, Counted, Errand, Leased, Purses, PursesSettings, Spent, Wanted};
 
 use super::draw::{Dice, Schedule};
 
@@ -33,6 +33,9 @@ pub(super) struct Node {
     offset: u64,
     gain_ppm: i64,
     pub(super) tickets: HashMap<u64, Ticket>,
+    /// What it knows of the others, if it has to find out, and the question about that which has no answer.
+    census: Option<Census>,
+    beat: Option<(u64, Time)>,
 }
 
 impl Node {
@@ -48,6 +51,8 @@ impl Node {
             offset: dice.below(3_600_000_000_000),
             gain_ppm: dice.below(2 * drift + 1).cast_signed() - drift.cast_signed(),
             tickets: HashMap::new(),
+            census: None,
+            beat: None,
         };
         node.restart(schedule, dice);
         node
@@ -56,9 +61,48 @@ impl Node {
     /// Forgets everything.
     pub(super) fn restart(&mut self, schedule: &Schedule, dice: &mut Dice) {
         self.purses = purses(schedule, dice);
-        self.purses.set_nodes(u32::try_from(schedule.nodes).unwrap());
+        self.census = schedule.has_census.then(|| Census::new(Span::from_ticks(schedule.beat_ns())));
+        self.beat = None;
+        if self.census.is_none() {
+            self.purses.set_nodes(u32::try_from(schedule.nodes).unwrap());
+        }
         self.tickets.clear();
         self.epoch += 1;
+    }
+
+    /// Tells that it is there, under a number. What is not answered by now is not waited for.
+    pub(super) fn beat(&mut self, number: u64, now: u64) {
+        let clock = self.clock(now);
+        if let Some((_, sent_at)) = self.beat.replace((number, clock)) {
+            self.hear_count(sent_at, None);
+        }
+    }
+
+    /// Hears how many there are.
+    pub(super) fn counted(&mut self, number: u64, counted: Counted) {
+        if let Some((_, sent_at)) = self.beat.take_if(|beat| beat.0 == number) {
+            self.hear_count(sent_at, Some(counted));
+        }
+    }
+
+    fn hear_count(&mut self, sent_at: Time, counted: Option<Counted>) {
+        if let Some(census) = &mut self.census {
+            census.tell(sent_at, counted);
+            self.purses.set_nodes(census.nodes());
+        }
+    }
+
+    /// Looks after its purses.
+    pub(super) fn tend(&self, now: u64) {
+        self.look_whether_counted(now);
+        self.purses.tend(self.clock(now));
+    }
+
+    fn look_whether_counted(&self, now: u64) {
+        if let Some(census) = &self.census {
+            let clock = self.clock(now);
+            self.purses.set_leasing(census.is_counted_until().is_some_and(|until| clock <= until));
+        }
     }
 
     /// What its clock shows.
@@ -67,14 +111,20 @@ impl Node {
         Time::from_ticks(u64::try_from(i128::from(now + self.offset) + gained).unwrap())
     }
 
-    pub(super) fn spend(&self, units: u64, now: u64) -> Option<Spent> {
-        self.purses.spend(KEY, units, self.clock(now), &self.limit, || Leased {
+    pub(super) fn spend(&self, units: u64, is_lent: bool, now: u64) -> Option<Spent> {
+        self.look_whether_counted(now);
+        let wanted = Wanted { key: KEY, units, is_lent, limit: &self.limit };
+        self.purses.spend(wanted, self.clock(now), || Leased {
             key: SharedKey(KEY.into()),
             pin: None,
             limit: Arc::clone(&self.limit),
             budget: self.budget,
             node_max: self.units_max,
         })
+    }
+
+    pub(super) fn put_back(&self, spent: &Spent, now: u64) {
+        self.purses.put_back(KEY, spent, self.clock(now));
     }
 
     pub(super) fn question(&self, act: Act) -> Question {
@@ -98,7 +148,7 @@ impl Node {
             return false;
         };
         ticket.is_waiting = false;
-        if let Some(errand) = &ticket.errand {
+        if let Some(errand) = ticket.errand.take() {
             self.purses.settle(errand, Err(Failure::TimedOut), clock);
         }
         true
@@ -111,7 +161,7 @@ impl Node {
         if !ticket.is_waiting {
             return Some(Heard::TooLate(ticket.question.undo(grant)));
         }
-        if let Some(errand) = &ticket.errand {
+        if let Some(errand) = ticket.errand {
             self.purses.settle(errand, Ok(grant), clock);
             return Some(Heard::Errand);
         }
@@ -132,6 +182,8 @@ fn purses(schedule: &Schedule, dice: &mut Dice) -> Purses {
     let settings = PursesSettings {
         stripes: 1,
         life: Span::from_ticks(schedule.life_ns),
+        // That time stands still is simulated otherwise.
+        pause_max: Span::from_ticks(u64::MAX),
         ..PursesSettings::new(dice.next())
     };
     Purses::new(settings)

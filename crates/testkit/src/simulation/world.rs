@@ -5,9 +5,9 @@ use std::collections::BinaryHeap;
 use std::fmt;
 use std::sync::Arc;
 
-use tollgate_core::{Cost, Time};
+use tollgate_core::{Cost, Span, Time};
 use tollgate_store::authority::{Act, Grant, Question};
-use tollgate_store::lease::Errand;
+use tollgate_store::lease::{Counted, Errand, Spent};
 
 use super::authority::Authority;
 use super::draw::{Dice, MS, START, Schedule, Terms};
@@ -19,6 +19,8 @@ const PATIENCE_NS: u64 = 20 * MS;
 /// So often in the life of a lease, a node looks after its purses.
 const TENDS: u64 = 8;
 const TENDS_MAX: u64 = 64;
+/// How far somebody sets the authority's clock ahead or back at most, where it goes both ways.
+const OFFSET_NS_MAX: u64 = 30_000 * MS;
 /// The most errands that a node takes at once.
 const ERRANDS_MAX: usize = 16;
 
@@ -78,12 +80,18 @@ impl fmt::Display for Violation {
     }
 }
 
+#[derive(Debug)]
 enum Event {
     Request,
     Arrive { node: usize, epoch: u64, ticket: u64, question: Question },
     Reply { node: usize, epoch: u64, ticket: u64, grant: Grant, judged_us: u64 },
     GiveUp { node: usize, epoch: u64, ticket: u64 },
     Tend { node: usize },
+    PutBack { node: usize, epoch: u64, spent: Spent },
+    Rush,
+    Beat { node: usize },
+    BeatArrives { node: usize, epoch: u64, number: u64 },
+    BeatAnswered { node: usize, epoch: u64, number: u64, counted: Counted },
 }
 
 struct Planned {
@@ -146,6 +154,16 @@ impl<'a> World<'a> {
         for node in 0..world.nodes.len() {
             let first = world.dice.below(world.tend_ns());
             world.plan(first, Event::Tend { node });
+            if schedule.has_census {
+                // They come one after the other.
+                let joins_after = world.dice.below((schedule.ends_at - START) / 2) * world.dice.below(2);
+                world.nodes[node].frozen_until = START + joins_after;
+                let first = joins_after + world.dice.below(schedule.beat_ns());
+                world.plan(first, Event::Beat { node });
+            }
+        }
+        if schedule.rush > 0 {
+            world.plan(world.rush_after(), Event::Rush);
         }
         world
     }
@@ -154,8 +172,14 @@ impl<'a> World<'a> {
         while let Some(Reverse(Planned { at, event, .. })) = self.planned.pop() {
             self.now = at;
             self.outcome.events += 1;
+            let told = self.schedule.is_told.then(|| format!("{event:?}"));
             self.happen(event)?;
             self.misfortune();
+            if let Some(told) = told {
+                let units: Vec<(u64, u64)> = self.nodes.iter().map(|node| node.units(at)).collect();
+                let since_us = (at - START) / 1_000;
+                println!("{since_us:>12} us  units here, and here or on the way: {units:?}  {told}");
+            }
             self.check()?;
         }
         Ok(())
@@ -163,7 +187,7 @@ impl<'a> World<'a> {
 
     fn happen(&mut self, event: Event) -> Result<(), String> {
         match event {
-            Event::Request => self.request(),
+            Event::Request => self.next_request(),
             Event::Arrive { node, epoch, ticket, question } => self.arrive(node, epoch, ticket, &question),
             Event::Reply { node, epoch, ticket, grant, judged_us } => {
                 if self.nodes[node].epoch != epoch {
@@ -185,8 +209,7 @@ impl<'a> World<'a> {
             }
             Event::Tend { node } => {
                 if self.frozen(node).is_none() {
-                    let clock = self.nodes[node].clock(self.now);
-                    self.nodes[node].purses.tend(clock);
+                    self.nodes[node].tend(self.now);
                     self.run_errands(node);
                 }
                 if self.now < self.last_tend() {
@@ -194,15 +217,72 @@ impl<'a> World<'a> {
                 }
                 Ok(())
             }
+            Event::PutBack { node, epoch, spent } => {
+                if let Some(thawed) = self.frozen(node) {
+                    self.plan(thawed, Event::PutBack { node, epoch, spent });
+                } else if self.nodes[node].epoch == epoch {
+                    self.nodes[node].put_back(&spent, self.now);
+                    for (lease, units) in spent.parts() {
+                        self.judge.puts_back(lease, units)?;
+                    }
+                }
+                Ok(())
+            }
+            Event::Rush => (0..self.schedule.rush).try_for_each(|_| self.request()),
+            Event::Beat { node } => {
+                self.beat(node);
+                Ok(())
+            }
+            Event::BeatArrives { node, epoch, number } => {
+                let name = epoch * self.schedule.nodes + node as u64;
+                let interval = Span::from_ticks(self.schedule.beat_ns() / 1_000);
+                let counted = self.authority.count(name, interval, self.authority_time());
+                self.carry(true, || Event::BeatAnswered { node, epoch, number, counted });
+                Ok(())
+            }
+            Event::BeatAnswered { node, epoch, number, counted } => {
+                // A frozen node hears it when it wakes, and by then it has been given up.
+                if self.nodes[node].epoch == epoch && self.frozen(node).is_none() {
+                    self.nodes[node].counted(number, counted);
+                }
+                Ok(())
+            }
         }
     }
 
-    /// A request at one of the nodes, and the plan of the next one.
-    fn request(&mut self) -> Result<(), String> {
-        let gap = self.dice.below(2 * self.schedule.gap_ns) + 1;
+    /// A node tells that it is there.
+    fn beat(&mut self, node: usize) {
+        if self.now < self.schedule.ends_at {
+            let thawed = self.frozen(node).unwrap_or(0);
+            self.plan(thawed.max(self.schedule.beat_ns()), Event::Beat { node });
+        }
+        if self.frozen(node).is_none() {
+            self.tickets += 1;
+            let (number, epoch) = (self.tickets, self.nodes[node].epoch);
+            self.nodes[node].beat(number, self.now);
+            self.carry(true, || Event::BeatArrives { node, epoch, number });
+        }
+    }
+
+    /// When everybody comes at once.
+    fn rush_after(&self) -> u64 {
+        (self.schedule.ends_at - START) * 3 / 4
+    }
+
+    /// A request, and the plan of the next one. Before a rush, few come.
+    fn next_request(&mut self) -> Result<(), String> {
+        let elapsed = self.now - START;
+        let is_quiet =
+            self.schedule.rush > 0 && (self.rush_after() / 2..self.rush_after()).contains(&elapsed);
+        let gap = self.dice.below(2 * self.schedule.gap_ns) * if is_quiet { 8 } else { 1 } + 1;
         if self.now + gap < self.schedule.ends_at {
             self.plan(gap, Event::Request);
         }
+        self.request()
+    }
+
+    /// A request at one of the nodes.
+    fn request(&mut self) -> Result<(), String> {
         let count = self.nodes.len() as u64;
         let first = self.dice.below(10) < self.schedule.skew;
         let node = if first { 0 } else { usize::try_from(self.dice.below(count)).unwrap() };
@@ -210,12 +290,18 @@ impl<'a> World<'a> {
             return Ok(()); // It goes to nobody.
         }
         let units = self.dice.between(1, self.schedule.cost_max);
-        let spent = self.nodes[node].spend(units, self.now);
+        let puts_back = self.dice.happens(self.schedule.puts_back);
+        let spent = self.nodes[node].spend(units, puts_back, self.now);
         if let Some(spent) = spent {
             for (lease, units) in spent.parts() {
-                self.judge.spends(lease, units)?;
+                self.judge.spends(lease, units, self.now)?;
             }
-            self.judge.passes(self.judged_us(), units)?;
+            if puts_back {
+                let (epoch, delay) = (self.nodes[node].epoch, self.dice.below(50 * MS));
+                self.plan(delay, Event::PutBack { node, epoch, spent });
+            } else {
+                self.judge.passes(self.judged_us(), units)?;
+            }
         } else {
             let question = self.nodes[node].question(Act::Take(Cost::new(units)));
             self.send(node, &question, None);
@@ -255,15 +341,21 @@ impl<'a> World<'a> {
 
     /// A question arrives at the authority.
     fn arrive(&mut self, node: usize, epoch: u64, ticket: u64, question: &Question) -> Result<(), String> {
-        let (grant, done) = self.authority.answer(question, self.authority_time());
+        let now = self.authority_time();
+        let (grant, done) = self.authority.answer(question, now);
         match question.act {
-            Act::Lease { number, .. } => self.judge.granted(number, grant.leased),
-            Act::Take(cost) if grant.decision.is_allowed() => self.judge.granted(ticket, cost.units()),
+            Act::Lease { number, .. } => {
+                let deadline = now.plus(Span::from_ticks(self.schedule.life_ns / 1_000));
+                self.judge.granted(number, grant.leased, deadline, self.now + self.schedule.life_ns);
+            }
+            Act::Take(cost) if grant.decision.is_allowed() => {
+                self.judge.granted(ticket, cost.units(), now, self.now);
+            }
             _ => {}
         }
         if let Some((lease, units)) = done.returned {
             self.outcome.returned += units;
-            self.judge.returned(lease, units)?;
+            self.judge.returned(lease, units, now)?;
         }
         let judged_us = self.judged_us();
         self.carry(true, || Event::Reply { node, epoch, ticket, grant, judged_us });
@@ -297,7 +389,9 @@ impl<'a> World<'a> {
     /// Things that just happen.
     fn misfortune(&mut self) {
         let faults = self.schedule.faults;
-        let node = usize::try_from(self.dice.below(self.schedule.nodes)).unwrap();
+        // Where nodes count themselves, one of them has bad luck: if all stand still, they take it for an authority that was away.
+        let unlucky = if self.schedule.has_census { 1 } else { self.schedule.nodes };
+        let node = usize::try_from(self.dice.below(unlucky)).unwrap();
         if self.dice.happens(faults.crash) {
             self.nodes[node].restart(self.schedule, &mut self.dice);
         }
@@ -312,24 +406,35 @@ impl<'a> World<'a> {
             self.has_changed = true;
         }
         if self.has_changed {
+            let node = usize::try_from(self.dice.below(self.schedule.nodes)).unwrap();
             let Terms { shared, budget, .. } = &self.schedule.changed;
             self.nodes[node].limit = Arc::clone(shared);
             self.nodes[node].budget = *budget;
         }
     }
 
-    /// Somebody sets the authority's clock. Windows are judged by its time, so there it only goes forward.
+    /// Somebody sets the authority's clock: not so far that it would be forgotten what came back. Windows are judged by its time, so there it
+    /// only goes forward.
     fn step_clock(&mut self) {
         let step = self.dice.below(self.schedule.life_ns) / 1_000 * 1_000;
-        if self.dice.happens(500) || self.schedule.has_windows() {
-            self.offset_ns += step.cast_signed();
-            self.jumped_ns += step;
-        } else {
-            self.offset_ns -= step.cast_signed();
+        let goes_forward = self.dice.happens(500) || self.schedule.has_windows();
+        let signed = if goes_forward { step.cast_signed() } else { -step.cast_signed() };
+        if !self.schedule.has_windows() && (self.offset_ns + signed).unsigned_abs() > OFFSET_NS_MAX {
+            return;
         }
+        self.offset_ns += signed;
+        self.jumped_ns += step * u64::from(goes_forward);
     }
 
     fn check(&self) -> Result<(), String> {
+        if self.schedule.has_census {
+            let (out, units_max) = (self.units_out(), self.schedule.units_max());
+            return if out <= units_max {
+                Ok(())
+            } else {
+                Err(format!("all nodes together have {out} units, and may have {units_max}"))
+            };
+        }
         let units_max = self.schedule.node_units_max();
         for (number, node) in self.nodes.iter().enumerate() {
             let (_, out) = node.units(self.now);
@@ -340,8 +445,16 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// After everything: nothing is left anywhere.
+    fn units_out(&self) -> u64 {
+        self.nodes.iter().map(|node| node.units(self.now).1).sum()
+    }
+
+    /// After everything: nothing is left anywhere, and where nothing went wrong, nothing was lost.
     fn wind_up(&mut self) -> Result<(), String> {
+        let lost = self.judge.lost();
+        if self.schedule.loses_nothing() && self.tend_ns() <= self.schedule.life_ns / TENDS && lost > 0 {
+            return Err(format!("{lost} units were granted, and neither spent nor given back"));
+        }
         for (number, node) in self.nodes.iter().enumerate() {
             let (units, out) = node.units(self.now);
             let keys = node.purses.keys();

@@ -94,7 +94,7 @@ struct Seconds {
 }
 
 /// The body of an answer. It says what there is to hold if that was asked for.
-pub(super) fn body(verdict: &Verdict) -> String {
+pub(crate) fn body(verdict: &Verdict) -> String {
     json(&answer(verdict))
 }
 

@@ -9,8 +9,8 @@ use tollgate::RequestError;
 use tollgate::authority::Failure;
 
 use super::JSON;
+use crate::body::BodyError;
 use crate::headers;
-use crate::room::AllHeld;
 
 /// Messages repeat what was sent. What is longer is cut.
 const MESSAGE_CHARACTERS_MAX: usize = 512;
@@ -20,31 +20,16 @@ const RETRY_S: u64 = 1;
 
 /// Why a request has no answer.
 #[derive(Debug, Error)]
-pub(super) enum Problem {
+pub(crate) enum Problem {
     /// What was sent is wrong.
     #[error("{0}")]
     BadRequest(String),
     /// There is no such policy.
     #[error("{0}")]
     UnknownPolicy(String),
-    /// More than anybody needs.
-    #[error("the body is larger than {max} bytes: ask about less at once")]
-    BodyTooLarge {
-        /// What is taken.
-        max: usize,
-    },
-    /// Nobody waits for ever.
-    #[error("the body did not arrive within {seconds} seconds")]
-    BodyTooSlow {
-        /// How long was waited.
-        seconds: u64,
-    },
-    /// The sender went away, or broke the protocol.
-    #[error("the body could not be read: {0}")]
-    Unreadable(axum::Error),
-    /// There is no memory left for it.
-    #[error("{0}")]
-    Busy(AllHeld),
+    /// There is no body.
+    #[error(transparent)]
+    Body(#[from] BodyError),
     /// Too early.
     #[error("no rules are loaded yet: try again in a moment")]
     NotLoaded,
@@ -78,7 +63,7 @@ struct Details<'a> {
 }
 
 impl Problem {
-    pub(super) fn bad_request(message: impl Into<String>) -> Problem {
+    pub(crate) fn bad_request(message: impl Into<String>) -> Problem {
         Problem::BadRequest(message.into())
     }
 
@@ -94,11 +79,13 @@ impl Problem {
 
     fn status_and_code(&self) -> (StatusCode, &'static str) {
         match self {
-            Problem::BodyTooSlow { .. } => (StatusCode::REQUEST_TIMEOUT, "body_too_slow"),
-            Problem::BadRequest(_) | Problem::Unreadable(_) => (StatusCode::BAD_REQUEST, "bad_request"),
+            Problem::Body(BodyError::TooSlow { .. }) => (StatusCode::REQUEST_TIMEOUT, "body_too_slow"),
+            Problem::BadRequest(_) | Problem::Body(BodyError::Unreadable(_)) => {
+                (StatusCode::BAD_REQUEST, "bad_request")
+            }
             Problem::UnknownPolicy(_) => (StatusCode::NOT_FOUND, "unknown_policy"),
-            Problem::BodyTooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, "body_too_large"),
-            Problem::Busy(_) => (StatusCode::SERVICE_UNAVAILABLE, "busy"),
+            Problem::Body(BodyError::TooLarge { .. }) => (StatusCode::PAYLOAD_TOO_LARGE, "body_too_large"),
+            Problem::Body(BodyError::Busy(_)) => (StatusCode::SERVICE_UNAVAILABLE, "busy"),
             Problem::NotLoaded => (StatusCode::SERVICE_UNAVAILABLE, "not_loaded"),
             Problem::NotReleased(_) => (StatusCode::SERVICE_UNAVAILABLE, "unavailable"),
             Problem::Unauthorized => (StatusCode::UNAUTHORIZED, "unauthorized"),

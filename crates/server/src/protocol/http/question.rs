@@ -12,7 +12,8 @@ use serde::Deserialize;
 use tollgate::policy::Entry;
 use tollgate::{Descriptor, OwnLimit, Request, Subject};
 
-use self::shape::{Count, Object, TimeUnit, UpTo, read};
+pub(crate) use self::shape::Object;
+use self::shape::{Count, TimeUnit, UpTo, read};
 use super::problem::Problem;
 
 /// At most so many descriptors in one request.
@@ -83,7 +84,7 @@ impl Deref for Text<'_> {
 
 /// A well-formed question.
 #[derive(Debug)]
-pub(super) struct Question<'a>(Asked<'a>);
+pub(crate) struct Question<'a>(Asked<'a>);
 
 #[derive(Debug)]
 enum Asked<'a> {
@@ -93,7 +94,7 @@ enum Asked<'a> {
 
 impl<'a> Question<'a> {
     /// Reads a body.
-    pub(super) fn read(body: &'a [u8]) -> Result<Question<'a>, Problem> {
+    pub(crate) fn read(body: &'a [u8]) -> Result<Question<'a>, Problem> {
         let fields = read::<Fields<Text<'a>>, Fields<String>>(body, HOW_TO_ASK)?;
         let by_policy = fields.policy.is_some() || fields.key.is_some() || fields.tier.is_some();
         let by_domain = fields.domain.is_some() || fields.descriptors.is_some();
@@ -122,7 +123,7 @@ impl<'a> Question<'a> {
     }
 
     /// Hands the question over in the words of the engine.
-    pub(super) fn ask<R>(&self, peek: bool, ask: impl FnOnce(&Request<'_>) -> R) -> R {
+    pub(crate) fn ask<R>(&self, peek: bool, ask: impl FnOnce(&Request<'_>) -> R) -> R {
         match &self.0 {
             Asked::Policy { policy, key, tier, cost } => {
                 let subject = Subject::Policy { name: policy, key: key.as_bytes(), tier: tier.as_deref() };

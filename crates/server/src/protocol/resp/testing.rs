@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tollgate::core::{Concurrency, LeakyQueue, Limit, Rate, Span, Tick, TokenBucket};
 use tollgate::policy::{
-    Allowance, FailMode, FileSpec, Overshoot, Period, PolicySpec, Quota, Rule, RuleLimit,
+    Allowance, Counting, FailMode, FileSpec, Overshoot, Period, PolicySpec, Quota, Rule, RuleLimit,
 };
 
 use super::connection;
@@ -71,6 +71,7 @@ fn policy(name: &str, limit: Option<Limit>) -> PolicySpec {
         fail_mode: FailMode::default(),
         local_percent: None,
         strict: false,
+        counting: Counting::default(),
     };
     let rule = Rule {
         enabled: true,

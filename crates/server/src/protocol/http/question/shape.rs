@@ -17,7 +17,7 @@ use crate::protocol::http::problem::Problem;
 
 /// An object, and nothing that could be read as one.
 #[derive(Debug)]
-pub(super) struct Object<T>(pub(super) T);
+pub(crate) struct Object<T>(pub(crate) T);
 
 /// A list of at most so many.
 #[derive(Debug)]

@@ -1,0 +1,104 @@
+//! The tables, and how they came to be what they are: migrations, each done once, in the same words on both databases.
+//!
+//! There are only BIGINT and TEXT. What texts are ordered by says so, since PostgreSQL would go by a language otherwise.
+
+use crate::chain::Head;
+use crate::driver::{Driver, Session, Value, Work};
+use crate::error::DatabaseError;
+
+/// What holds everything that there is one of: the schema, the fleet, and the head of the audit.
+const SETTINGS: &str =
+    "CREATE TABLE settings (name TEXT COLLATE BINARY NOT NULL PRIMARY KEY, value TEXT NOT NULL)";
+
+/// What made each schema of the one before. A statement that was released is never touched again.
+const MIGRATIONS: &[&[&str]] = &[&[
+    "CREATE TABLE documents (
+        kind TEXT COLLATE BINARY NOT NULL, id TEXT COLLATE BINARY NOT NULL, version BIGINT NOT NULL, body TEXT NOT NULL,
+        changed_at BIGINT NOT NULL, changed_by TEXT NOT NULL, PRIMARY KEY (kind, id))",
+    "CREATE TABLE audit (
+        version BIGINT NOT NULL PRIMARY KEY, at BIGINT NOT NULL, who TEXT NOT NULL, role TEXT NOT NULL, action TEXT NOT NULL,
+        kind TEXT COLLATE BINARY NOT NULL, id TEXT COLLATE BINARY NOT NULL, before TEXT, after TEXT,
+        previous TEXT NOT NULL, hash TEXT NOT NULL)",
+    "CREATE INDEX audit_of_document ON audit (kind, id, version)",
+    "CREATE TABLE repeats (
+        who TEXT COLLATE BINARY NOT NULL, key TEXT COLLATE BINARY NOT NULL, fingerprint TEXT NOT NULL,
+        version BIGINT NOT NULL, at BIGINT NOT NULL, PRIMARY KEY (who, key))",
+    "CREATE INDEX repeats_by_age ON repeats (at)",
+    "CREATE TABLE nodes (
+        node TEXT COLLATE BINARY NOT NULL PRIMARY KEY, name TEXT NOT NULL, version BIGINT NOT NULL, rules TEXT NOT NULL,
+        started_at BIGINT NOT NULL, seen_at BIGINT NOT NULL)",
+]];
+
+/// Makes the tables what they have to be. Returns the fleet to which the database belongs.
+pub(crate) async fn migrate(driver: &Driver) -> Result<String, DatabaseError> {
+    // Who only has to look needs no right to change tables.
+    let found = driver.snapshot(Migrate { fleet: None }).await?;
+    if let Some(fleet) = found {
+        return Ok(fleet);
+    }
+    let mut random = [0; 16];
+    getrandom::fill(&mut random).map_err(|error| DatabaseError::Other(format!("no randomness: {error}")))?;
+    let fleet = format!("{:032x}", u128::from_be_bytes(random));
+    let made = driver.write_plainly(Migrate { fleet: Some(fleet) }).await?;
+    made.ok_or_else(|| DatabaseError::Corrupt("it has no fleet".to_owned()))
+}
+
+/// Looks which schema there is. If a new fleet has a name, brings it up to date.
+struct Migrate {
+    fleet: Option<String>,
+}
+
+impl Work for Migrate {
+    /// The fleet, where all is up to date.
+    type Out = Option<String>;
+
+    async fn run(&self, session: &mut Session<'_>) -> Result<Option<String>, DatabaseError> {
+        if self.fleet.is_some() {
+            session.lock_schema().await?;
+        }
+        let known = MIGRATIONS.len() as u64;
+        let found = if session.has_table("settings").await? { schema(session).await? } else { None };
+        match (found, &self.fleet) {
+            (Some(found), _) if found > known => return Err(DatabaseError::Newer { found, known }),
+            (Some(found), _) if found == known => return setting(session, "fleet").await,
+            (_, None) => return Ok(None),
+            (None, Some(fleet)) => begin(session, fleet).await?,
+            (Some(_), Some(_)) => {}
+        }
+        let done = usize::try_from(found.unwrap_or(0)).unwrap_or(usize::MAX);
+        for statements in MIGRATIONS.iter().skip(done) {
+            for statement in *statements {
+                session.execute(statement, &[]).await?;
+            }
+        }
+        let known = known.to_string();
+        let set = "UPDATE settings SET value = ? WHERE name = 'schema'";
+        session.execute(set, &[Value::Text(&known)]).await?;
+        setting(session, "fleet").await
+    }
+}
+
+async fn begin(session: &mut Session<'_>, fleet: &str) -> Result<(), DatabaseError> {
+    session.execute(SETTINGS, &[]).await?;
+    let head = Head::first(fleet).write();
+    for (name, value) in [("schema", "0"), ("fleet", fleet), ("head", &head)] {
+        let insert = "INSERT INTO settings (name, value) VALUES (?, ?)";
+        session.execute(insert, &[Value::Text(name), Value::Text(value)]).await?;
+    }
+    Ok(())
+}
+
+async fn schema(session: &mut Session<'_>) -> Result<Option<u64>, DatabaseError> {
+    let Some(text) = setting(session, "schema").await? else {
+        return Err(DatabaseError::Settings(
+            "it has a table `settings` that is not Tollgate's: use one of its own".to_owned(),
+        ));
+    };
+    text.parse().map(Some).map_err(|_| DatabaseError::Corrupt("the number of its schema is none".to_owned()))
+}
+
+/// Something that there is one of.
+pub(crate) async fn setting(session: &mut Session<'_>, name: &str) -> Result<Option<String>, DatabaseError> {
+    let mut rows = session.query("SELECT value FROM settings WHERE name = ?", &[Value::Text(name)]).await?;
+    rows.first_mut().map(|row| row.text(0)).transpose()
+}

@@ -1,0 +1,121 @@
+//! The way of a descriptor, or of the key of a policy, to its limits: which place, whose counters, and what whoever asks may there.
+
+use std::iter;
+
+use tollgate_core::Cost;
+use tollgate_policy::{Allowance, Domain, Place, PlaceIndex, PlacedLimit, Quota, Snapshot, Standing};
+use tollgate_store::authority::Pin;
+use tollgate_store::{Charge, Key};
+
+use super::{Meeting, Stash};
+use crate::key::{Counted, KeyBuffer};
+use crate::request::Descriptor;
+use crate::verdict::Usual;
+
+/// One descriptor, or the key of a policy, on its way to its limits.
+pub(super) struct Approach<'a> {
+    pub(super) place_index: PlaceIndex,
+    pub(super) place: &'a Place,
+    pub(super) counted: Counted<'a>,
+    /// Whose counters, one for each limit of the place.
+    pub(super) keys: Usual<Key>,
+    pub(super) tier: Option<&'a str>,
+    /// How its tenant stands, if that has terms of its own, or had some.
+    pub(super) standing: Option<Standing<'a>>,
+    /// How many hundredths of its limits it may have, if an operator has said so.
+    pub(super) percent: Option<u32>,
+    /// Where its shared counters are kept, if at a place of their own.
+    pub(super) pin: Option<Pin>,
+}
+
+impl<'a> Approach<'a> {
+    /// What it may under a limit: what the terms of its tenant say, else what the rule says.
+    pub(super) fn allowance(&self, limit_index: usize, placed: &'a PlacedLimit) -> &'a Allowance {
+        let told = self
+            .standing
+            .and_then(|standing| standing.allowance(self.place_index, limit_index, self.counted.entries()));
+        told.unwrap_or_else(|| placed.allowance(self.tier))
+    }
+
+    pub(super) fn boosted(&self, placed: &PlacedLimit, quota: &'a Quota, stash: &'a Stash) -> &'a Quota {
+        let boosted = self.percent.and_then(|percent| placed.boosted(quota, percent));
+        boosted.map_or(quota, |boosted| stash.keep(boosted))
+    }
+}
+
+impl<'a> Meeting<'a> {
+    pub(super) fn approach(
+        &self,
+        (snapshot, domain): (&'a Snapshot, &'a Domain),
+        at: usize,
+        descriptor: &Descriptor<'a>,
+        key_buffer: &mut KeyBuffer,
+    ) -> Option<Approach<'a>> {
+        let entries = descriptor.entries;
+        let place_index = self.place_of(snapshot, domain, descriptor)?;
+        let place = snapshot.place(place_index);
+        let counted = Counted::Entries(entries);
+        let keys = self.keys(snapshot, place, counted, key_buffer);
+        let pin = self.engine.pin_of(place.common(entries).map(str::as_bytes));
+        let tenant = domain.tenant_of(entries);
+        let standing = tenant.and_then(|tenant| snapshot.standing(tenant.as_bytes(), self.now));
+        // What an operator has said of the tenant counts before what the rules say.
+        let told = standing.and_then(Standing::tier);
+        let tier = told.or_else(|| tenant.and_then(|tenant| domain.tier_of_tenant(tenant)));
+        let percent = self.treatments.get(at).and_then(|treatment| treatment.percent);
+        Some(Approach { place_index, place, counted, keys, tier, standing, percent, pin })
+    }
+
+    pub(super) fn approach_policy(
+        &self,
+        snapshot: &'a Snapshot,
+        place_index: PlaceIndex,
+        (key, tier): (&'a [u8], Option<&'a str>),
+        key_buffer: &mut KeyBuffer,
+    ) -> Approach<'a> {
+        let (place, counted) = (snapshot.place(place_index), Counted::Key(key));
+        let keys = self.keys(snapshot, place, counted, key_buffer);
+        let pin = self.engine.pin_of(iter::once(key));
+        let standing = snapshot.standing(key, self.now);
+        let tier = tier.or_else(|| standing.and_then(Standing::tier));
+        let percent = self.treatments.first().and_then(|treatment| treatment.percent);
+        Approach { place_index, place, counted, keys, tier, standing, percent, pin }
+    }
+
+    /// The place whose rule applies to a descriptor, unless that brings its own limit along.
+    pub(super) fn place_of(
+        &self,
+        snapshot: &Snapshot,
+        domain: &Domain,
+        descriptor: &Descriptor<'_>,
+    ) -> Option<PlaceIndex> {
+        if descriptor.limit.is_some() {
+            return None;
+        }
+        let place_index = domain.find(descriptor.entries)?;
+        self.applies(snapshot.place(place_index)).then_some(place_index)
+    }
+
+    /// The keys of the counters at a place. Where tenants have terms, their memory is fetched while those are looked for: hardly ever do they make
+    /// it another.
+    fn keys(
+        &self,
+        snapshot: &Snapshot,
+        place: &'a Place,
+        counted: Counted<'_>,
+        key_buffer: &mut KeyBuffer,
+    ) -> Usual<Key> {
+        let ledger = &self.engine.ledger;
+        let fetches = snapshot.knows_tenants();
+        let key = |limit: &'a PlacedLimit| {
+            let key = ledger.key(key_buffer.of(place, limit, counted));
+            if let Allowance::Quota(quota) = limit.allowance(None)
+                && fetches
+            {
+                ledger.prefetch(&[Charge::peek(key, &quota.limit, Cost::ZERO)]);
+            }
+            key
+        };
+        place.limits().iter().map(key).collect()
+    }
+}

@@ -1,0 +1,99 @@
+//! The kill switch: everything, domains or rules that let all requests pass.
+
+use axum::response::Response;
+use http::StatusCode;
+use serde_json::{Map, Value};
+use tollgate::policy::Snapshot;
+use tollgate_control::{Action, Document, Kind};
+
+use super::answers::{body_of, document_of, looked_at, put_origin, tagged};
+use super::ask::Ask;
+use super::operation::{Fields, Operation, PLAIN, Told, Verb};
+use super::problem::{Problem, internal};
+use crate::admin::documents::{SWITCHES_ID, SwitchBody};
+use crate::admin::role::Role;
+
+/// The most domains or rules that are switched off by name.
+const NAMES_MAX: usize = 1_000;
+
+pub(super) const OPERATIONS: &[Operation] = &[
+    Operation {
+        path: "/switches",
+        name: "getSwitches",
+        summary: "What is switched off.",
+        fields: Fields::Looks,
+        answers: &[Told::tagged(200, "Switches")],
+        handler: |ask| Box::pin(get(ask)),
+        ..PLAIN
+    },
+    Operation {
+        method: Verb::Put,
+        path: "/switches",
+        role: Some(Role::Operator),
+        name: "putSwitches",
+        summary: "Switches everything, domains or rules off, and all else on.",
+        fields: Fields::Changes,
+        body: Some("SwitchesBody"),
+        answers: &[Told::tagged(200, "Switches")],
+        handler: |ask| Box::pin(put(ask)),
+        ..PLAIN
+    },
+];
+
+async fn get(ask: Ask) -> Result<Response, Problem> {
+    let document = ask.database().await?.document(Kind::Switch, SWITCHES_ID).await?;
+    let version = document.as_ref().map_or(0, |document| document.version);
+    looked_at(&ask, version, &told(document.as_ref())?)
+}
+
+async fn put(ask: Ask) -> Result<Response, Problem> {
+    let body: SwitchBody = ask.json()?;
+    if body.domains.len() > NAMES_MAX || body.rules.len() > NAMES_MAX {
+        return Err(Problem::invalid(
+            format!("more than {NAMES_MAX} names"),
+            "`all` switches everything off",
+        ));
+    }
+    let text = serde_json::to_string(&body).map_err(|error| internal(&error))?;
+    let mut change = ask.change(Action::PUT, (Kind::Switch, SWITCHES_ID), Some(text))?;
+    change.condition = ask.condition(Kind::Switch, SWITCHES_ID).await?;
+    let changed = ask.api.control()?.change(change).await?;
+    let document = document_of(&changed)?;
+    let mut told = told(Some(document))?;
+    let warnings = ask.api.gate.snapshot().map(|snapshot| warnings(&body, &snapshot)).unwrap_or_default();
+    told.insert("warnings".to_owned(), warnings.into());
+    tagged(StatusCode::OK, document.version, &told)
+}
+
+fn told(document: Option<&Document>) -> Result<Map<String, Value>, Problem> {
+    let Some(document) = document else {
+        // Nobody has switched anything yet.
+        let Ok(Value::Object(mut told)) = serde_json::to_value(SwitchBody::default()) else {
+            return Err(Problem::Internal);
+        };
+        told.insert("version".to_owned(), 0.into());
+        told.insert("changed_at".to_owned(), Value::Null);
+        told.insert("changed_by".to_owned(), Value::Null);
+        return Ok(told);
+    };
+    let mut told = body_of(document)?;
+    put_origin(&mut told, document);
+    Ok(told)
+}
+
+/// Names that mean nothing at present.
+fn warnings(body: &SwitchBody, snapshot: &Snapshot) -> Vec<String> {
+    let no_domain = body.domains.iter().filter(|name| snapshot.domain(name).is_none());
+    let mut warnings: Vec<String> =
+        no_domain.map(|name| format!("there is no domain {name:?} at present")).collect();
+    let mut unmet: Vec<&String> = body.rules.iter().collect();
+    if !unmet.is_empty() {
+        let places: std::collections::HashSet<String> = snapshot.places().map(ToString::to_string).collect();
+        unmet.retain(|name| !places.contains(*name));
+    }
+    let no_rule = |name: &&String| {
+        format!("there is no rule {name:?} at present: rules are written DOMAIN: PATH, or policy NAME")
+    };
+    warnings.extend(unmet.iter().map(no_rule));
+    warnings
+}

@@ -1,0 +1,192 @@
+//! What operators decide at run time, in force: documents of the database become tenants, bans, switches and rules of the engine.
+//!
+//! Whoever takes a change writes it to the database and applies it before it answers. All others hear of it, or ask for the version now and then, and
+//! apply what they have not. Changes are applied in the order of their versions, each once, and never backwards. No decision waits for any of this: while the
+//! database is away, everybody goes on with what is in memory, and a node that starts then begins with its own copy.
+
+mod apply;
+mod follow;
+mod node;
+#[cfg(test)]
+mod tests;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arc_swap::ArcSwapOption;
+use tokio::sync::{Mutex, Notify};
+use tollgate_control::{
+    Change, ChangeError, Changed, Database, DatabaseAddress, DatabaseError, DatabaseSettings, Replica,
+    Version,
+};
+
+use self::apply::{Applied, Step};
+use self::node::Node;
+use crate::gate::Gate;
+use crate::seldom::Seldom;
+
+/// The most changes that are asked for at once.
+const STEPS_MAX: usize = 1_000;
+const NS_PER_MS: u64 = 1_000_000;
+
+/// What operators decide, and how far it is in force here.
+pub(crate) struct Control {
+    gate: Arc<Gate>,
+    address: DatabaseAddress,
+    /// Nothing as long as it was never reached.
+    database: ArcSwapOption<Database>,
+    /// A copy of what is elsewhere.
+    replica: Option<Replica>,
+    /// Whoever applies changes holds it.
+    applied: Mutex<Applied>,
+    version: AtomicU64,
+    node: Node,
+    asked_to_reload: Notify,
+    told_of_trouble: Seldom,
+    told_of_copy: Seldom,
+}
+
+impl Control {
+    /// Opens the database and applies all that is in it. One that is elsewhere and out of reach is left for later: then what was last known of it is applied.
+    pub(crate) async fn open(
+        address: DatabaseAddress,
+        replica: PathBuf,
+        gate: &Arc<Gate>,
+    ) -> Result<Control, DatabaseError> {
+        let replica = match &address {
+            DatabaseAddress::Postgres(_) => {
+                let unusable = |error: &DatabaseError| {
+                    tracing::warn!(%error, "this server keeps no copy of the database, and cannot start while that is away");
+                };
+                Replica::open(&replica).await.inspect_err(unusable).ok()
+            }
+            DatabaseAddress::Sqlite(_) | DatabaseAddress::Off => None,
+        };
+        let control = Control {
+            gate: Arc::clone(gate),
+            database: ArcSwapOption::empty(),
+            replica,
+            applied: Mutex::default(),
+            version: AtomicU64::new(0),
+            node: Node::new(now_ms(gate)),
+            asked_to_reload: Notify::new(),
+            told_of_trouble: Seldom::default(),
+            told_of_copy: Seldom::default(),
+            address,
+        };
+        match control.reach().await {
+            Err(DatabaseError::Away(reason)) if control.replica.is_some() => {
+                control.load_replica().await?;
+                let version = control.applied();
+                tracing::warn!(
+                    version,
+                    reason,
+                    "the database is out of reach: going on with the last that is known of it"
+                );
+            }
+            reached => reached?,
+        }
+        Ok(control)
+    }
+
+    /// Makes a change. It is in force here when this comes back.
+    pub(crate) async fn change(&self, change: Change) -> Result<Changed, ChangeError> {
+        let database = self.database().await?;
+        let step = Step::of(&change);
+        let changed = database.change(change, now_ms(&self.gate)).await?;
+        let mut applied = self.applied.lock().await;
+        if !changed.is_repeat && changed.version == applied.version + 1 {
+            // Usually: nobody else has changed anything meanwhile, and nobody has to be asked what.
+            applied.make(&[step.at(changed.version)], &self.gate);
+            self.is_applied(&applied);
+        } else if let Err(error) = self.catch_up(&database, &mut applied).await {
+            self.tell_of_trouble(&error);
+        }
+        Ok(changed)
+    }
+
+    /// The database, if it was reached.
+    #[allow(clippy::unused_async)] // Whoever asks need not know whether it has to be waited for.
+    pub(crate) async fn database(&self) -> Result<Arc<Database>, DatabaseError> {
+        let away = || DatabaseError::Away("it has not been reached since this server started".to_owned());
+        self.database.load_full().ok_or_else(away)
+    }
+
+    /// The version that is in force here.
+    pub(crate) fn applied(&self) -> Version {
+        self.version.load(Ordering::Relaxed) // orders nothing else
+    }
+
+    /// Has what comes from files read again.
+    pub(crate) fn reload(&self) {
+        self.asked_to_reload.notify_one();
+    }
+
+    /// Comes back when somebody wants what comes from files read again.
+    pub(crate) async fn reload_asked(&self) {
+        self.asked_to_reload.notified().await;
+    }
+
+    /// Connects to the database, and applies what is in it.
+    async fn reach(&self) -> Result<(), DatabaseError> {
+        let database = Database::open(DatabaseSettings::new(self.address.clone())).await?;
+        let mut applied = self.applied.lock().await;
+        let is_known = match &self.replica {
+            Some(replica) => applied.version > 0 && replica.fleet().await? == database.fleet(),
+            None => false,
+        };
+        if is_known {
+            self.catch_up(&database, &mut applied).await?;
+        } else {
+            let mut loading = apply::Loading::default();
+            let version = database.load(|document| loading.take(document)).await?;
+            *applied = loading.finish(version, &self.gate);
+            self.is_applied(&applied);
+        }
+        self.database.store(Some(Arc::new(database)));
+        Ok(())
+    }
+
+    async fn load_replica(&self) -> Result<(), DatabaseError> {
+        let Some(replica) = &self.replica else { return Ok(()) };
+        let mut loading = apply::Loading::default();
+        let version = replica.load(|document| loading.take(document)).await?;
+        let mut applied = self.applied.lock().await;
+        *applied = loading.finish(version, &self.gate);
+        self.is_applied(&applied);
+        Ok(())
+    }
+
+    /// Applies all that the database has and this node has not.
+    async fn catch_up(&self, database: &Database, applied: &mut Applied) -> Result<(), DatabaseError> {
+        loop {
+            let rows = database.since(applied.version, STEPS_MAX).await?;
+            if rows.is_empty() {
+                break;
+            }
+            let steps: Vec<Step> = rows.into_iter().map(Step::from).collect();
+            applied.make(&steps, &self.gate);
+            self.is_applied(applied);
+        }
+        Ok(())
+    }
+
+    fn is_applied(&self, applied: &Applied) {
+        self.version.store(applied.version, Ordering::Relaxed);
+        self.gate.metrics().observe_config(applied.version);
+    }
+
+    fn tell_of_trouble(&self, error: &DatabaseError) {
+        self.gate.metrics().observe_config_failure();
+        if self.told_of_trouble.is_to_be_told(self.gate.now()) {
+            let version = self.applied();
+            tracing::warn!(%error, version, "nothing new can be learned from the database: decisions go on by what is known");
+        }
+    }
+}
+
+/// This moment, in milliseconds since 1970.
+fn now_ms(gate: &Gate) -> i64 {
+    i64::try_from(gate.now().ticks() / NS_PER_MS).unwrap_or(i64::MAX)
+}

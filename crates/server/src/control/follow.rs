@@ -1,0 +1,123 @@
+//! Keeping up with what others change, for as long as the server runs.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Interval, MissedTickBehavior, interval, sleep};
+use tollgate_control::{Database, DatabaseAddress, DatabaseError, Version};
+
+use super::{Control, now_ms};
+use crate::drain::Drain;
+
+/// How often the version is asked for. Of a file nobody is told that it has changed; PostgreSQL tells, but may be misheard.
+const LOOK_INTERVAL_FILE: Duration = Duration::from_millis(250);
+const LOOK_INTERVAL_SERVER: Duration = Duration::from_secs(5);
+/// How often this node tells that it is there.
+const BEAT_INTERVAL: Duration = Duration::from_secs(2);
+/// How long to wait before a database that is away is looked for again.
+const AWAY_INTERVAL: Duration = Duration::from_secs(1);
+
+impl Control {
+    /// Follows the database until the server stops.
+    pub(crate) async fn follow(self: Arc<Control>, mut drain: Drain) {
+        tokio::select! {
+            () = self.follow_for_ever() => {}
+            () = drain.begun() => {}
+        }
+        if let Ok(database) = self.database().await {
+            // Nobody minds if that does not arrive: who is silent is forgotten.
+            let _ = tokio::time::timeout(AWAY_INTERVAL, database.leave(self.node.id())).await;
+        }
+    }
+
+    async fn follow_for_ever(&self) {
+        let database = self.reached().await;
+        let mut noticed = database.noticed();
+        let (mut looks, mut beats) = (every(self.look_interval()), every(BEAT_INTERVAL));
+        loop {
+            tokio::select! {
+                _ = beats.tick() => {
+                    self.beat(&database).await;
+                    continue;
+                }
+                _ = looks.tick() => {}
+                // Where nobody tells anything any more, the time for a look comes all the same.
+                Ok(()) = noticed.changed() => {}
+            }
+            if let Err(error) = self.look(&database).await {
+                self.tell_of_trouble(&error);
+                sleep(AWAY_INTERVAL).await;
+            }
+        }
+    }
+
+    /// The database, as soon as it is reached.
+    async fn reached(&self) -> Arc<Database> {
+        loop {
+            if let Ok(database) = self.database().await {
+                return database;
+            }
+            sleep(AWAY_INTERVAL).await;
+            match self.reach().await {
+                Ok(()) => tracing::info!(version = self.applied(), "the database is reached"),
+                Err(error) => self.tell_of_trouble(&error),
+            }
+        }
+    }
+
+    /// Applies what is new, and notes it down for a start without the database.
+    async fn look(&self, database: &Database) -> Result<(), DatabaseError> {
+        // First what is in force: it may change while the other is asked for.
+        let applied = self.applied();
+        let version = database.version().await?;
+        if version < applied {
+            return Err(turned_back(version, applied));
+        }
+        if version > self.applied() {
+            self.catch_up(database, &mut *self.applied.lock().await).await?;
+        }
+        if let Err(error) = self.save(database).await
+            && self.told_of_copy.is_to_be_told(self.gate.now())
+        {
+            tracing::warn!(%error, "the copy for a start without the database is behind");
+        }
+        Ok(())
+    }
+
+    /// Notes down what is in force for a start without the database, if it is elsewhere.
+    async fn save(&self, database: &Database) -> Result<(), DatabaseError> {
+        let saved = match &self.replica {
+            Some(replica) if replica.version().await? != self.applied() => replica.catch_up(database).await?,
+            Some(_) | None => self.applied(),
+        };
+        self.gate.metrics().observe_saved_config(saved);
+        Ok(())
+    }
+
+    async fn beat(&self, database: &Database) {
+        let (now_ms, rules) = (now_ms(&self.gate), self.gate.rules_fingerprint());
+        if let Err(error) = database.beat(&self.node.state(self.applied(), rules, now_ms), now_ms).await {
+            self.tell_of_trouble(&error);
+        }
+    }
+
+    fn look_interval(&self) -> Duration {
+        match self.address {
+            DatabaseAddress::Postgres(_) => LOOK_INTERVAL_SERVER,
+            DatabaseAddress::Sqlite(_) | DatabaseAddress::Off => LOOK_INTERVAL_FILE,
+        }
+    }
+}
+
+/// What is in force here is not taken back because somebody has put an older database in the place of the one before.
+fn turned_back(version: Version, applied: Version) -> DatabaseError {
+    DatabaseError::Other(format!(
+        "it is at version {version}, and this node has applied {applied}: an older one was put in its place; restart this node to follow it"
+    ))
+}
+
+fn every(span: Duration) -> Interval {
+    let mut every = interval(span);
+    every.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    every
+}

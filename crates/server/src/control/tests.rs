@@ -1,0 +1,224 @@
+//! Documents that come to be in force: here at once, elsewhere soon, and again after a start.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tempfile::TempDir;
+use tokio::time::timeout;
+use tollgate::policy::Source;
+use tollgate::{DecidedBy, Descriptor, Request, Verdict};
+use tollgate_control::{Action, Change, Condition, DatabaseAddress, Kind, Who};
+
+use super::Control;
+use crate::drain::Stopper;
+use crate::gate::{Gate, GateSettings};
+
+const FILE: &str = "
+domain: shop
+descriptors:
+- key: path
+  rate_limit: {unit: hour, requests_per_unit: 5}
+policies:
+  search: {requests: 5, period: 1h}
+";
+
+/// A server without listeners.
+struct Server {
+    gate: Arc<Gate>,
+    control: Arc<Control>,
+}
+
+async fn server(folder: &Path) -> Server {
+    let gate = Arc::new(Gate::new(GateSettings::default()).unwrap());
+    gate.load(&[Source::new("rules.yaml", FILE)]).unwrap();
+    let address = DatabaseAddress::Sqlite(folder.join("tollgate.db"));
+    let control = Control::open(address, folder.join("replica.db"), &gate).await.unwrap();
+    Server { gate, control: Arc::new(control) }
+}
+
+impl Server {
+    async fn change(&self, kind: Kind, id: &str, body: Option<&str>) {
+        let change = Change {
+            who: Who { name: "test".to_owned(), role: "admin".to_owned() },
+            action: if body.is_some() { Action::PUT } else { Action::DELETE },
+            kind,
+            id: id.to_owned(),
+            body: body.map(str::to_owned),
+            condition: Condition::Any,
+            repeat: None,
+        };
+        self.control.change(change).await.unwrap();
+    }
+
+    fn peek(&self, policy: &str, key: &str) -> Verdict {
+        let request = Request::policy(policy, key.as_bytes()).peek();
+        self.gate.engine().decide(&request, self.gate.now()).unwrap()
+    }
+
+    fn limit(&self, policy: &str, key: &str) -> u64 {
+        self.peek(policy, key).tightest().unwrap().decision.limit
+    }
+
+    fn take(&self, policy: &str, key: &str) -> Verdict {
+        self.gate.engine().decide(&Request::policy(policy, key.as_bytes()), self.gate.now()).unwrap()
+    }
+
+    fn is_limited(&self, path: &str) -> bool {
+        let entries = [("path", path)];
+        let descriptors = [Descriptor::new(&entries)];
+        let request = Request::new("shop", &descriptors).peek();
+        self.gate.engine().decide(&request, self.gate.now()).unwrap().tightest().is_some()
+    }
+}
+
+/// Waits until something holds.
+async fn until(mut holds: impl FnMut() -> bool) {
+    let waiting = async {
+        while !holds() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(Duration::from_secs(20), waiting).await.expect("it comes to be in force");
+}
+
+const QUOTA: &str = r#"{"overrides": [{"policy": "search", "requests": 50, "period": "1h"}]}"#;
+const BAN: &str = r#"{"act": "ban", "policy": "search", "key": "bad", "until": "2099-01-01T00:00:00Z"}"#;
+const SWITCHES: &str = r#"{"all": false, "domains": [], "rules": ["shop: path"]}"#;
+
+fn folder() -> TempDir {
+    tempfile::tempdir().unwrap()
+}
+
+#[tokio::test]
+async fn a_change_is_in_force_here_at_once() {
+    let folder = folder();
+    let server = server(folder.path()).await;
+    assert_eq!(server.limit("search", "acme"), 5);
+    server.change(Kind::Quota, "acme", Some(QUOTA)).await;
+    assert_eq!(server.limit("search", "acme"), 50);
+    server.change(Kind::Quota, "acme", None).await;
+    assert_eq!(server.limit("search", "acme"), 5);
+    server.change(Kind::Key, "id", Some(BAN)).await;
+    assert_eq!(server.take("search", "bad").decided_by(), DecidedBy::Ban);
+    server.change(Kind::Key, "id", None).await;
+    assert!(server.take("search", "bad").allowed());
+    server.change(Kind::Policy, "search", Some(r#"{"requests": 7, "period": "1h"}"#)).await;
+    assert_eq!(server.limit("search", "x"), 7);
+    server.change(Kind::Policy, "search", None).await;
+    assert_eq!(server.limit("search", "x"), 5);
+    assert_eq!(server.control.applied(), 6);
+}
+
+#[tokio::test]
+async fn what_is_switched_off_stays_off_when_rules_are_read_again() {
+    let folder = folder();
+    let server = server(folder.path()).await;
+    assert!(server.is_limited("/"));
+    server.change(Kind::Switch, "switches", Some(SWITCHES)).await;
+    assert!(!server.is_limited("/"));
+    server.gate.load(&[Source::new("rules.yaml", FILE)]).unwrap();
+    assert!(!server.is_limited("/"));
+    server.change(Kind::Switch, "switches", Some("{}")).await;
+    assert!(server.is_limited("/"));
+}
+
+#[tokio::test]
+async fn all_of_it_is_in_force_again_after_a_start() {
+    let folder = folder();
+    let first = server(folder.path()).await;
+    first.change(Kind::Quota, "acme", Some(QUOTA)).await;
+    first.change(Kind::Policy, "new", Some(r#"{"requests": 3, "period": "1h"}"#)).await;
+    first.change(Kind::Key, "id", Some(BAN)).await;
+    first.change(Kind::Switch, "switches", Some(SWITCHES)).await;
+    drop(first);
+    let second = server(folder.path()).await;
+    assert_eq!((second.limit("search", "acme"), second.limit("new", "x")), (50, 3));
+    assert_eq!(second.take("search", "bad").decided_by(), DecidedBy::Ban);
+    assert!(!second.is_limited("/"));
+    assert_eq!(second.control.applied(), 4);
+}
+
+#[tokio::test]
+async fn what_others_change_is_heard_of_and_none_of_it_is_passed_over() {
+    let folder = folder();
+    let (one, other) = (server(folder.path()).await, server(folder.path()).await);
+    let stopper = Stopper::new();
+    let following = tokio::spawn(Arc::clone(&other.control).follow(stopper.drain()));
+    one.change(Kind::Quota, "acme", Some(QUOTA)).await;
+    until(|| other.limit("search", "acme") == 50).await;
+    // Who takes a change has first to hear of those before.
+    for turn in 0..20 {
+        one.change(Kind::Policy, &format!("one-{turn}"), Some(r#"{"requests": 3, "period": "1h"}"#)).await;
+        other
+            .change(Kind::Policy, &format!("other-{turn}"), Some(r#"{"requests": 4, "period": "1h"}"#))
+            .await;
+        assert_eq!(other.limit(&format!("one-{turn}"), "x"), 3);
+    }
+    let nodes = one.control.database().await.unwrap().nodes(super::now_ms(&one.gate)).await.unwrap();
+    assert_eq!(nodes.len(), 1, "the other one tells that it is there");
+    stopper.stop();
+    following.await.unwrap();
+    let nodes = one.control.database().await.unwrap().nodes(super::now_ms(&one.gate)).await.unwrap();
+    assert_eq!(nodes, [], "and that it goes");
+}
+
+#[tokio::test]
+async fn counts_are_forgotten_by_everybody_who_counts_alone() {
+    let folder = folder();
+    let (one, other) = (server(folder.path()).await, server(folder.path()).await);
+    for server in [&one, &other] {
+        (0..3).for_each(|_| drop(server.take("search", "acme")));
+        assert_eq!(server.peek("search", "acme").tightest().unwrap().decision.remaining, 2);
+    }
+    let stopper = Stopper::new();
+    let following = tokio::spawn(Arc::clone(&other.control).follow(stopper.drain()));
+    one.change(Kind::Usage, "key", Some(r#"{"policy": "search", "key": "acme"}"#)).await;
+    assert_eq!(one.peek("search", "acme").tightest().unwrap().decision.remaining, 5);
+    until(|| other.peek("search", "acme").tightest().unwrap().decision.remaining == 5).await;
+    (0..3).for_each(|_| drop(other.take("search", "tenant")));
+    one.change(Kind::Usage, "tenant", Some(r#"{"api_key": "tenant"}"#)).await;
+    until(|| other.peek("search", "tenant").tightest().unwrap().decision.remaining == 5).await;
+    stopper.stop();
+    following.await.unwrap();
+}
+
+#[tokio::test]
+async fn what_cannot_be_read_keeps_nothing_else_from_being_in_force() {
+    let folder = folder();
+    let first = server(folder.path()).await;
+    for kind in [Kind::Quota, Kind::Key, Kind::Switch, Kind::Usage, Kind::Policy] {
+        first.change(kind, "broken", Some(r#"{"from": "a later version"}"#)).await;
+    }
+    first.change(Kind::Quota, "acme", Some(QUOTA)).await;
+    first.change(Kind::Policy, "new", Some(r#"{"requests": 3, "period": "1h"}"#)).await;
+    assert_eq!((first.limit("search", "acme"), first.limit("new", "x")), (50, 3));
+    drop(first);
+    let second = server(folder.path()).await;
+    assert_eq!((second.limit("search", "acme"), second.limit("new", "x")), (50, 3));
+    second.gate.load(&[Source::new("rules.yaml", FILE)]).unwrap();
+    assert_eq!(second.limit("new", "x"), 3);
+}
+
+#[tokio::test]
+async fn a_node_never_goes_back() {
+    let folder = folder();
+    let server = server(folder.path()).await;
+    server.change(Kind::Quota, "acme", Some(QUOTA)).await;
+    let mut applied = server.control.applied.lock().await;
+    let old = super::Step::of(&deletion()).at(1);
+    applied.make(&[old], &server.gate);
+    assert_eq!((applied.version, server.limit("search", "acme")), (1, 50));
+}
+
+fn deletion() -> Change {
+    Change {
+        who: Who { name: "test".to_owned(), role: "admin".to_owned() },
+        action: Action::DELETE,
+        kind: Kind::Quota,
+        id: "acme".to_owned(),
+        body: None,
+        condition: Condition::Any,
+        repeat: None,
+    }
+}
