@@ -21,7 +21,7 @@ pub enum CalendarUnit {
     Day,
     /// From Monday to Monday.
     Week,
-    /// From the first to the first.
+    /// From the first to the first, or from another day to the same: see [`Calendar::anchored`].
     Month,
 }
 
@@ -31,6 +31,8 @@ pub struct Calendar {
     unit: CalendarUnit,
     zone: TimeZone,
     zone_name: String,
+    /// The day of the month on which months begin.
+    anchor_day: i8,
     tick: Tick,
     shape: u64,
     /// The window found last: its first second in the high 36 bits, its length in seconds in the low 28. Both in
@@ -38,6 +40,8 @@ pub struct Calendar {
     remembered: AtomicU64,
 }
 
+/// No month has more days.
+const MONTH_DAYS_MAX: i8 = 31;
 const LENGTH_BITS: u32 = 28;
 /// The last second the time zone database can place, less room for the month around it: the year 9999.
 const SECOND_MAX: u64 = 253_402_207_200 - 40 * 86_400;
@@ -50,14 +54,27 @@ impl Calendar {
         Ok(Calendar::of(unit, zone, zone_name, tick))
     }
 
+    /// The same, with months that begin on another day than the first: that on which a contract began, say. Where a month has no such day, on its
+    /// last. What is no day of any month is the nearest that is; days and weeks stay as they are.
+    #[must_use]
+    pub fn anchored(self, day: u8) -> Calendar {
+        if self.unit != CalendarUnit::Month {
+            return self;
+        }
+        let anchor_day = i8::try_from(day).unwrap_or(i8::MAX).clamp(1, MONTH_DAYS_MAX);
+        let shape = shape(self.unit, &self.zone_name, self.tick, anchor_day);
+        Calendar { anchor_day, shape, remembered: AtomicU64::new(0), ..self }
+    }
+
     /// The `unit`s of UTC.
     pub fn utc(unit: CalendarUnit, tick: Tick) -> Calendar {
         Calendar::of(unit, TimeZone::UTC, "UTC", tick)
     }
 
     fn of(unit: CalendarUnit, zone: TimeZone, zone_name: &str, tick: Tick) -> Calendar {
-        let shape = shape(unit, zone_name, tick);
-        Calendar { unit, zone, zone_name: zone_name.to_owned(), tick, shape, remembered: AtomicU64::new(0) }
+        let shape = shape(unit, zone_name, tick, 1);
+        let (zone_name, remembered) = (zone_name.to_owned(), AtomicU64::new(0));
+        Calendar { unit, zone, zone_name, anchor_day: 1, tick, shape, remembered }
     }
 
     /// The window that `now` falls into. Beyond the year 9999, the last one there is.
@@ -77,7 +94,15 @@ impl Calendar {
 
     /// The same calendar on a timeline of other ticks.
     pub(crate) fn in_ticks(&self, tick: Tick) -> Calendar {
-        Calendar::of(self.unit, self.zone.clone(), &self.zone_name, tick)
+        let calendar = Calendar::of(self.unit, self.zone.clone(), &self.zone_name, tick);
+        calendar.anchored(self.anchor_day.unsigned_abs())
+    }
+
+    /// The day of a moment, as days since 1970-01-01 by the clocks of the zone.
+    pub(crate) fn day(&self, now: Time) -> u64 {
+        let date = self.date((now.0 / self.tick.per_second()).min(SECOND_MAX));
+        let days = date.since(Date::constant(1970, 1, 1)).map_or(0, |since| since.get_days());
+        u64::try_from(days).unwrap_or(0)
     }
 
     /// No day of any zone is shorter than this.
@@ -116,23 +141,37 @@ impl Calendar {
         }
     }
 
-    fn first_date(&self, second: u64) -> Date {
+    fn date(&self, second: u64) -> Date {
         let timestamp =
             i64::try_from(second).ok().and_then(|s| Timestamp::from_second(s).ok()).unwrap_or(Timestamp::MAX);
-        let date = self.zone.to_datetime(timestamp).date();
+        self.zone.to_datetime(timestamp).date()
+    }
+
+    fn first_date(&self, second: u64) -> Date {
+        let date = self.date(second);
         match self.unit {
             CalendarUnit::Day => date,
             CalendarUnit::Week => date.saturating_sub(date.weekday().since(Weekday::Monday).days()),
-            CalendarUnit::Month => date.first_of_month(),
+            CalendarUnit::Month => match self.month_start(date) {
+                start if start <= date => start,
+                _ => self.month_start(date.first_of_month().saturating_sub(1.month())),
+            },
         }
     }
 
     fn next_date(&self, first: Date) -> Date {
-        first.saturating_add(match self.unit {
-            CalendarUnit::Day => 1.day(),
-            CalendarUnit::Week => 1.week(),
-            CalendarUnit::Month => 1.month(),
-        })
+        match self.unit {
+            CalendarUnit::Day => first.saturating_add(1.day()),
+            CalendarUnit::Week => first.saturating_add(1.week()),
+            // From the month itself, since a short one may have moved its beginning.
+            CalendarUnit::Month => self.month_start(first.first_of_month().saturating_add(1.month())),
+        }
+    }
+
+    /// The day on which the window begins that begins in the month of a date.
+    fn month_start(&self, date: Date) -> Date {
+        let day = self.anchor_day.min(date.days_in_month());
+        date.first_of_month().saturating_add((day - 1).days())
     }
 
     /// The second at which a date begins; before 1970 there is nothing.
@@ -143,8 +182,10 @@ impl Calendar {
 }
 
 /// FNV-1a over what makes a calendar; marked as no plain period can be, also where it is doubled.
-fn shape(unit: CalendarUnit, zone_name: &str, tick: Tick) -> u64 {
+fn shape(unit: CalendarUnit, zone_name: &str, tick: Tick, anchor_day: i8) -> u64 {
     let seed = 0xcbf2_9ce4_8422_2325 ^ unit as u64 ^ tick.per_second() << 8;
+    // Months that begin on the first have the shape that they always had.
+    let seed = seed ^ (u64::from(anchor_day.unsigned_abs()) - 1) << 2;
     let hash =
         zone_name.bytes().fold(seed, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
     hash | 3 << 62 | 1
@@ -160,6 +201,7 @@ impl Clone for Calendar {
             unit: self.unit,
             zone: self.zone.clone(),
             zone_name: self.zone_name.clone(),
+            anchor_day: self.anchor_day,
             tick: self.tick,
             shape: self.shape,
             remembered: AtomicU64::new(self.remembered.load(Ordering::Relaxed)),
@@ -169,6 +211,7 @@ impl Clone for Calendar {
 
 impl PartialEq for Calendar {
     fn eq(&self, other: &Calendar) -> bool {
-        (self.unit, &self.zone_name, self.tick) == (other.unit, &other.zone_name, other.tick)
+        let parts = |calendar: &Calendar| (calendar.unit, calendar.anchor_day, calendar.tick);
+        parts(self) == parts(other) && self.zone_name == other.zone_name
     }
 }

@@ -45,7 +45,7 @@ mod word;
 pub use algorithm::Algorithm;
 pub use algorithm::blocked::Blocked;
 pub use algorithm::concurrency::{Concurrency, Holder, Holders};
-pub use algorithm::fixed_window::FixedWindow;
+pub use algorithm::fixed_window::{Count, FixedWindow};
 pub use algorithm::leaky_bucket::LeakyBucket;
 pub use algorithm::leaky_queue::LeakyQueue;
 pub use algorithm::sliding_log::SlidingLog;

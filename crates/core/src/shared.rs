@@ -130,6 +130,14 @@ impl SharedLimit {
         Some(Time::from_ticks(now_us / self.tick.length_us()))
     }
 
+    /// The day of a moment (in ticks), as days since 1970-01-01: of the zone whose days or months the limit counts by, else of UTC.
+    pub fn day(&self, at: Time) -> u64 {
+        match &self.limit {
+            Limit::FixedWindow(limit) => limit.day(at, self.tick),
+            _ => at.0 / self.tick.per_second() / 86_400,
+        }
+    }
+
     /// How long a lease may be spent that was granted at a moment (in ticks), in nanoseconds: not beyond the window that counted it.
     pub fn lease_life(&self, key_hash: u64, granted_at: Time, life_max: Span) -> Span {
         let at = self.limit.key_time(key_hash, granted_at);

@@ -6,6 +6,8 @@ use crate::rate::Rate;
 use crate::script::span_in_ticks;
 use crate::time::{Span, Tick, Time};
 
+const DAY_SECONDS: u64 = 86_400;
+
 /// One window: `start` belongs to it, `end` to the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Window {
@@ -45,6 +47,14 @@ impl Windows {
         match self {
             Windows::Every(period) => start.plus(period.span()),
             Windows::Calendar(calendar) => calendar.at(start).end,
+        }
+    }
+
+    /// The day of a moment, as days since 1970-01-01: of the calendar's zone, else of UTC.
+    pub(crate) fn day(&self, now: Time, tick: Tick) -> u64 {
+        match self {
+            Windows::Every(_) => now.0 / tick.per_second() / DAY_SECONDS,
+            Windows::Calendar(calendar) => calendar.day(now),
         }
     }
 

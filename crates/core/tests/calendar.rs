@@ -7,26 +7,41 @@
 use jiff::Timestamp;
 use jiff::civil::{Date, DateTime, Weekday};
 use jiff::tz::TimeZone;
-use tollgate_core::{Ask, Calendar, CalendarUnit, Cost, FixedWindow, Limit, Tick, Time, Window, Windows};
+use tollgate_core::{
+    Ask, Calendar, CalendarUnit, Cost, FixedWindow, Limit, SharedLimit, Tick, Time, Window, Windows,
+};
 
 mod common;
 use common::at;
 
-const UNITS: [CalendarUnit; 3] = [CalendarUnit::Day, CalendarUnit::Week, CalendarUnit::Month];
+/// With the day on which months begin.
+type Unit = (CalendarUnit, i8);
+
+const UNITS: [Unit; 6] = [
+    (CalendarUnit::Day, 1),
+    (CalendarUnit::Week, 1),
+    (CalendarUnit::Month, 1),
+    (CalendarUnit::Month, 15),
+    (CalendarUnit::Month, 29),
+    (CalendarUnit::Month, 31),
+];
 
 /// The first date of the day, week or month that `date` is in.
-fn first_of(unit: CalendarUnit, date: Date) -> Date {
+fn first_of((unit, anchor_day): Unit, date: Date) -> Date {
     match unit {
         CalendarUnit::Day => date,
         CalendarUnit::Week => date
             .nth_weekday(-1, Weekday::Monday)
             .map_or(date, |monday| if date.weekday() == Weekday::Monday { date } else { monday }),
-        CalendarUnit::Month => date.first_of_month(),
+        CalendarUnit::Month => {
+            let begins = |date: &Date| date.day() == anchor_day.min(date.days_in_month());
+            date.series(jiff::Span::new().days(-1)).find(begins).unwrap()
+        }
     }
 }
 
 /// The first seconds of the windows that begin in `seconds`, found by walking.
-fn beginnings(unit: CalendarUnit, zone: &TimeZone, seconds: std::ops::Range<i64>, step: usize) -> Vec<i64> {
+fn beginnings(unit: Unit, zone: &TimeZone, seconds: std::ops::Range<i64>, step: usize) -> Vec<i64> {
     let first_at = |second| first_of(unit, zone.to_datetime(Timestamp::from_second(second).unwrap()).date());
     let mut seen = first_at(seconds.start);
     let mut found = Vec::new();
@@ -53,7 +68,8 @@ fn check_steps(zone_name: &str, around: &str, step: usize) {
         let starts = beginnings(unit, &zone, middle - 40 * 86_400..middle + 35 * 86_400, step);
         assert!(!starts.is_empty(), "nothing to compare");
         for tick in [Tick::NANOSECOND, Tick::MICROSECOND, Tick::MILLISECOND] {
-            let fresh = || Calendar::new(unit, zone_name, tick).unwrap();
+            let (unit, anchor_day) = unit;
+            let fresh = || Calendar::new(unit, zone_name, tick).unwrap().anchored(anchor_day.unsigned_abs());
             for edge in starts.windows(2) {
                 check_window(fresh, tick, edge[0], edge[1]);
             }
@@ -93,6 +109,22 @@ fn february_with_and_without_a_leap_day() {
     for year in ["2024-03-01", "2025-03-01", "2000-03-01", "2100-03-01"] {
         check("UTC", year);
     }
+}
+
+#[test]
+fn the_day_of_a_moment_is_that_of_the_zone() {
+    let shared = |zone: &str| {
+        let calendar = Calendar::new(CalendarUnit::Month, zone, Tick::NANOSECOND).unwrap();
+        let limit: Limit = FixedWindow::in_windows(9, Windows::Calendar(calendar)).unwrap().into();
+        SharedLimit::new(&limit).unwrap()
+    };
+    // Half an hour before midnight of UTC, on the first of March 2026.
+    let moment = shared("UTC").moment(at(1_772_407_800 * 1_000_000_000));
+    assert_eq!(shared("UTC").day(moment), 20_513);
+    assert_eq!(shared("Europe/Berlin").day(moment), 20_514);
+    assert_eq!(shared("America/New_York").day(moment), 20_513);
+    assert_eq!(shared("UTC").day(at(0)), 0);
+    assert_eq!(shared("America/New_York").day(at(0)), 0, "before 1970 there is nothing");
 }
 
 #[test]
@@ -158,7 +190,7 @@ fn the_first_window_begins_with_time_itself() {
 /// At the end of the nanoseconds all is well; at the end of the calendar there is one last window.
 #[test]
 fn the_last_windows_there_are() {
-    for unit in UNITS {
+    for (unit, _) in UNITS {
         let window = Calendar::utc(unit, Tick::NANOSECOND).at(Time::MAX);
         assert!(window.start <= Time::MAX && window.end > Time::MAX, "{unit:?}");
         let window = Calendar::utc(unit, Tick::MILLISECOND).at(Time::MAX);

@@ -56,8 +56,13 @@ fn a_limit_has_units() {
     let said = "a limit needs at least 1 unit per period; to let nothing pass, use a blocked limit";
     check(&all(1, 1), &all(0, 1), &LimitError::NoUnits, said);
     check(&[queue(1, 1, 0)], &[queue(0, 1, 0)], &LimitError::NoUnits, said);
-    let calendar =
-        |units| Spec::CalendarWindow { units, unit: CalendarUnit::Day, zone: "UTC", tick: Tick::NANOSECOND };
+    let calendar = |units| Spec::CalendarWindow {
+        units,
+        unit: CalendarUnit::Day,
+        zone: "UTC",
+        anchor_day: 1,
+        tick: Tick::NANOSECOND,
+    };
     check(&[calendar(1), calendar(u64::MAX)], &[calendar(0)], &LimitError::NoUnits, said);
 }
 

@@ -108,6 +108,7 @@ impl Engine {
                     limit: Arc::clone(limit),
                     budget: leased.terms.budget,
                     node_max: leased.terms.node_max,
+                    account: None,
                 })?
             }
             // Of nothing at all, a look says how much there is.

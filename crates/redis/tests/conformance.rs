@@ -33,7 +33,8 @@ impl Played {
         let tick = self.limit.tick();
         self.driver.authority.fleet().make_up_time(Some(now.ticks() * tick.length_us()));
         let name = key.iter().fold(self.namespace, |name, byte| name.wrapping_mul(31) ^ u64::from(*byte));
-        let question = Question { key: common::key(name), limit: Arc::clone(&self.limit), act };
+        let question =
+            Question { key: common::key(name), limit: Arc::clone(&self.limit), act, account: None };
         let answer = self.driver.runtime.block_on(common::ask(&self.driver.authority, question.clone()));
         let grant = answer.unwrap_or_else(|failure| panic!("{question:?}: {failure}"));
         if self.limit.script().is_some() {

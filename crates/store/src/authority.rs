@@ -43,11 +43,27 @@ pub struct Question {
     pub limit: Arc<SharedLimit>,
     /// What is to be done.
     pub act: Act,
+    /// Who it is written down for, where that is kept for people to read.
+    pub account: Option<Arc<Account>>,
+}
+
+/// Whose usage a counter counts, in words: a counter itself has only a hash for a name.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Account {
+    /// The tenant, or what is counted where there is none.
+    pub subject: Box<str>,
+    /// The rule, and which of its limits.
+    pub rule: Box<str>,
 }
 
 /// A place that was chosen for some keys, by the number under which whoever carries questions knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Pin(pub u16);
+
+impl Pin {
+    /// The database: what is counted there survives whatever happens to processes.
+    pub const DATABASE: Pin = Pin(u16::MAX);
+}
 
 /// A question, and where it goes if not to where its key says.
 pub type Directed = (Question, Option<Pin>);

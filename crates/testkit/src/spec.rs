@@ -22,7 +22,7 @@ pub enum Spec {
     LeakyBucket { units: u64, period_ticks: u64, size: u64 },
     LeakyQueue { units: u64, period_ticks: u64, max_wait_ticks: u64 },
     FixedWindow { units: u64, period_ticks: u64 },
-    CalendarWindow { units: u64, unit: CalendarUnit, zone: &'static str, tick: Tick },
+    CalendarWindow { units: u64, unit: CalendarUnit, zone: &'static str, anchor_day: u8, tick: Tick },
     SlidingWindow { units: u64, period_ticks: u64 },
     SubWindows { units: u64, period_ticks: u64, count: u32, oldest: OldestCounts },
     SlidingLog { units: u64, period_ticks: u64 },
@@ -50,8 +50,8 @@ impl Spec {
                 LeakyQueue::new(rate(units, period_ticks)?, Span::from_ticks(max_wait_ticks))?.into()
             }
             Spec::FixedWindow { units, period_ticks } => FixedWindow::new(rate(units, period_ticks)?).into(),
-            Spec::CalendarWindow { units, unit, zone, tick } => {
-                let calendar = Calendar::new(unit, zone, tick)?;
+            Spec::CalendarWindow { units, unit, zone, anchor_day, tick } => {
+                let calendar = Calendar::new(unit, zone, tick)?.anchored(anchor_day);
                 FixedWindow::in_windows(units, Windows::Calendar(calendar))?.into()
             }
             Spec::SlidingWindow { units, period_ticks } => {
@@ -83,8 +83,8 @@ impl Spec {
             Spec::FixedWindow { units, period_ticks } => {
                 Oracle::new(oracle::FixedWindow::new(units, period_ticks))
             }
-            Spec::CalendarWindow { units, unit, zone, tick } => {
-                Oracle::new(oracle::CalendarWindow::new(units, unit, zone, tick))
+            Spec::CalendarWindow { units, unit, zone, anchor_day, tick } => {
+                Oracle::new(oracle::CalendarWindow::new(units, unit, zone, tick).anchored(anchor_day))
             }
             Spec::SlidingWindow { units, period_ticks } => {
                 Oracle::new(oracle::SlidingWindow::new(units, period_ticks))

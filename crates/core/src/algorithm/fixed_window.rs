@@ -75,6 +75,11 @@ impl FixedWindow {
         }
     }
 
+    /// The day of a moment: see [`crate::SharedLimit::day`].
+    pub(crate) fn day(&self, now: Time, tick: Tick) -> u64 {
+        self.windows.day(now, tick)
+    }
+
     /// The window that counts what is taken at a moment.
     pub(crate) fn window_at(&self, moment: Time) -> Window {
         self.windows.at(moment)
@@ -186,6 +191,11 @@ impl Packed for FixedWindow {
 }
 
 impl Count {
+    /// So many units, counted in the window that begins at a moment.
+    pub fn new(window_start: Time, units: u64) -> Count {
+        Count { start: window_start, count: units }
+    }
+
     /// Units counted in the window.
     pub fn units(&self) -> u64 {
         self.count

@@ -65,7 +65,7 @@ impl Engine {
                 }
                 Hold::Shared { name, holder, pinned } => {
                     let limit = Arc::clone(self.leases.any_shared_limit());
-                    let question = Question { key: name, limit, act: Act::Release(holder) };
+                    let question = Question { key: name, limit, act: Act::Release(holder), account: None };
                     released.questions.push((question, self.pin_of(iter::once(pinned))));
                 }
             }

@@ -69,7 +69,7 @@ impl Engine {
             let counter = fleet.counter(bytes, SharedLimit::new(limit).ok()?.into());
             let intent = if self.switches.spares_domain("") { Intent::Peek } else { Intent::Take };
             let act = pending::act(intent, Cost::new(cost));
-            let question = Question { key: counter.name, limit: counter.limit, act };
+            let question = Question { key: counter.name, limit: counter.limit, act, account: None };
             Some((question, fleet.pin_of(iter::once(key))))
         });
         let counter = self.ledger.key(bytes);

@@ -72,5 +72,5 @@ fn ask(questions: &mut Vec<Directed>, question: Directed) {
 }
 
 fn reset(counter: &SharedCounter) -> Question {
-    Question { key: counter.name, limit: counter.limit.clone(), act: Act::Reset }
+    Question { key: counter.name, limit: counter.limit.clone(), act: Act::Reset, account: None }
 }

@@ -102,7 +102,8 @@ impl Meeting<'_> {
                 let act = refund.unwrap_or_else(|| act(intent, cost));
                 let limit = limit.clone();
                 asked.push(Asked { index, key, limit, cost, intent, books_later, terms, purse });
-                questions.push((Question { key: counter.name, limit: counter.limit, act }, pin));
+                questions
+                    .push((Question { key: counter.name, limit: counter.limit, act, account: None }, pin));
             } else {
                 let ruling = &mut self.answer.rulings[index];
                 (ruling.decision, ruling.decided_by) = (unasked(limit), DecidedBy::Nobody);

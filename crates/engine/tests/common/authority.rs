@@ -20,7 +20,7 @@ impl Authority {
 
     fn answer(&mut self, question: &Question, now: Time) -> Grant {
         self.asked += 1;
-        let Question { key, limit, act } = question;
+        let Question { key, limit, act, .. } = question;
         let at = limit.moment(now);
         let tick_ns = limit.tick().length_ns();
         let limit = limit.limit();

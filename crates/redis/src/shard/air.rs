@@ -211,7 +211,7 @@ impl Air {
                 let learnt = Learnt { grant: &grant, limit: &limit, sent_at: departed };
                 ground.fleet.learn(key, asked.act, &learnt);
                 let pass = asked.ticket.pass;
-                let question = Question { key, limit: Arc::clone(&limit), act: asked.act };
+                let question = Question { key, limit: Arc::clone(&limit), act: asked.act, account: None };
                 if ground.state.answer(asked.ticket, Ok(grant), ground.now) == Delivery::TooLate
                     && let Some(act) = question.undo(&grant)
                 {
@@ -263,7 +263,7 @@ impl Air {
             let (key, limit) = (list.key(), Arc::clone(list.limit()));
             for asked in list.asks.drain(..) {
                 ground.state.breaker.abandoned(asked.ticket.pass); // Another shard's gives it another.
-                let question = Question { key, limit: Arc::clone(&limit), act: asked.act };
+                let question = Question { key, limit: Arc::clone(&limit), act: asked.act, account: None };
                 let moved = Moved { redirect: redirect.cloned(), question, ticket: asked.ticket };
                 self.moved.push(moved);
             }
@@ -285,7 +285,7 @@ impl Air {
         for list in self.lists(call) {
             let (key, limit) = (list.key(), Arc::clone(list.limit()));
             for asked in list.asks.drain(..) {
-                let question = Question { key, limit: Arc::clone(&limit), act: asked.act };
+                let question = Question { key, limit: Arc::clone(&limit), act: asked.act, account: None };
                 ground.state.put_off(question, asked.ticket, Failure::Refused, ground.now);
             }
         }

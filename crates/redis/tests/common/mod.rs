@@ -64,7 +64,7 @@ pub(crate) fn take(number: u64, limit: &Arc<SharedLimit>) -> Question {
 }
 
 pub(crate) fn question(number: u64, limit: &Arc<SharedLimit>, act: Act) -> Question {
-    Question { key: key(number), limit: Arc::clone(limit), act }
+    Question { key: key(number), limit: Arc::clone(limit), act, account: None }
 }
 
 pub(crate) async fn ask(authority: &Authority, question: Question) -> Result<Grant, Failure> {

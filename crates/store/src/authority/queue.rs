@@ -116,7 +116,7 @@ impl<T> Queue<T> {
         if self.waiting >= WAITING_MAX {
             return Err(ticket);
         }
-        let Question { key, limit, act } = question;
+        let Question { key, limit, act, .. } = question;
         let lane = self
             .lanes
             .entry(key)
@@ -177,7 +177,7 @@ impl<T> Queue<T> {
         self.ready_again.clear();
         self.lanes.retain(|key, lane| {
             withdrawn.extend(lane.asks.drain(..).map(|Waiting { limit, asked, .. }| {
-                (Question { key: *key, limit, act: asked.act }, asked.ticket)
+                (Question { key: *key, limit, act: asked.act, account: None }, asked.ticket)
             }));
             lane.in_the_air
         });

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tollgate_core::{LeaseRest, SharedLimit, Span, Time};
 
 use super::purse::{Granted, Purse, Spent, Terms};
-use crate::authority::{Act, Directed, Failure, Grant, Pin, Question, SharedKey, mix};
+use crate::authority::{Account, Act, Directed, Failure, Grant, Pin, Question, SharedKey, mix};
 
 /// After which time something is given back again that did not arrive.
 const RETRY_AFTER: Span = Span::from_ticks(500_000_000);
@@ -63,6 +63,8 @@ pub struct Leased {
     pub budget: u64,
     /// The most that one node may have.
     pub node_max: u64,
+    /// Who it is written down for, where that is kept.
+    pub account: Option<Arc<Account>>,
 }
 
 /// What somebody wants of a key.
@@ -429,7 +431,8 @@ impl Purses {
 
 impl Leased {
     fn errand(&self, purse: u64, act: Act) -> Errand {
-        let question = Question { key: self.key, limit: Arc::clone(&self.limit), act };
+        let question =
+            Question { key: self.key, limit: Arc::clone(&self.limit), act, account: self.account.clone() };
         Errand { purse, question: (question, self.pin), until: None }
     }
 }

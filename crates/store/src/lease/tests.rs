@@ -32,7 +32,8 @@ impl Node {
         let purses = Purses::new(PursesSettings { life: LIFE, ..PursesSettings::new(1) });
         purses.set_nodes(1);
         let limit = Arc::new(SharedLimit::in_ticks(limit, Tick::MICROSECOND).unwrap());
-        Node { purses, leased: Leased { key: SharedKey(7), pin: None, limit, budget, node_max: u64::MAX } }
+        let (key, node_max) = (SharedKey(7), u64::MAX);
+        Node { purses, leased: Leased { key, pin: None, limit, budget, node_max, account: None } }
     }
 
     fn spend(&self, units: u64, now: Time) -> Option<Spent> {

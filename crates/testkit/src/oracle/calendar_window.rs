@@ -16,6 +16,7 @@ pub(crate) struct CalendarWindow {
     units: u128,
     unit: CalendarUnit,
     zone: TimeZone,
+    anchor_day: i8,
     second: u128,
     /// By the number of the first day of its window.
     history: History,
@@ -26,7 +27,13 @@ impl CalendarWindow {
     pub(crate) fn new(units: u64, unit: CalendarUnit, zone: &str, tick: Tick) -> CalendarWindow {
         let zone = TimeZone::get(zone).expect("the specs name zones that exist");
         let second = u128::from(1_000_000_000 / tick.length_ns());
-        CalendarWindow { units: u128::from(units), unit, zone, second, history: History::default() }
+        let (units, history) = (u128::from(units), History::default());
+        CalendarWindow { units, unit, zone, anchor_day: 1, second, history }
+    }
+
+    /// The same, with months that begin on this day, or on their last.
+    pub(crate) fn anchored(self, day: u8) -> CalendarWindow {
+        CalendarWindow { anchor_day: i8::try_from(day).expect("a day of a month"), ..self }
     }
 
     /// The number of the first day of the window around `at`.
@@ -39,7 +46,10 @@ impl CalendarWindow {
                 let is_monday = |date: &Date| date.weekday() == Weekday::Monday;
                 date.series(jiff::Span::new().days(-1)).find(is_monday).expect("one of the last seven days")
             }
-            CalendarUnit::Month => date.first_of_month(),
+            CalendarUnit::Month => {
+                let begins = |date: &Date| date.day() == self.anchor_day.min(date.days_in_month());
+                date.series(jiff::Span::new().days(-1)).find(begins).expect("one of the last 31 days")
+            }
         };
         let since = first.duration_since(Date::constant(1969, 1, 1)).as_hours() / 24;
         u128::try_from(since).expect("after 1969")

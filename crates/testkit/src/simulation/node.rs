@@ -120,6 +120,7 @@ impl Node {
             limit: Arc::clone(&self.limit),
             budget: self.budget,
             node_max: self.units_max,
+            account: None,
         })
     }
 
@@ -128,7 +129,7 @@ impl Node {
     }
 
     pub(super) fn question(&self, act: Act) -> Question {
-        Question { key: SharedKey(KEY.into()), limit: Arc::clone(&self.limit), act }
+        Question { key: SharedKey(KEY.into()), limit: Arc::clone(&self.limit), act, account: None }
     }
 
     /// Units here, and here or on the way.

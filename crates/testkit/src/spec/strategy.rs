@@ -108,7 +108,14 @@ fn calendar(timeline: Timeline) -> BoxedStrategy<Spec> {
     let unit = select(vec![CalendarUnit::Day, CalendarUnit::Week, CalendarUnit::Month]);
     let zones =
         vec!["UTC", "Europe/Berlin", "America/Sao_Paulo", "America/Havana", "Asia/Kolkata", "Pacific/Apia"];
-    (prop_oneof![1_u64..=5, Just(timeline.units_max), Just(1 << 43)], unit, select(zones))
-        .prop_map(move |(units, unit, zone)| Spec::CalendarWindow { units, unit, zone, tick: timeline.tick })
+    let units = prop_oneof![1_u64..=5, Just(timeline.units_max), Just(1 << 43)];
+    (units, unit, select(zones), select(vec![1, 15, 31]))
+        .prop_map(move |(units, unit, zone, anchor_day)| Spec::CalendarWindow {
+            units,
+            unit,
+            zone,
+            anchor_day,
+            tick: timeline.tick,
+        })
         .boxed()
 }

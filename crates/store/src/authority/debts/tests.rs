@@ -21,7 +21,10 @@ fn shared(limit: impl Into<Limit>) -> Arc<SharedLimit> {
 /// Something owed since 0 ms.
 fn debt(limit: &Arc<SharedLimit>, units: u64) -> Debt {
     let act = Act::GiveBack { units, counted_at: limit.moment(at(0)), undoes: false };
-    Debt { question: Question { key: SharedKey(7), limit: Arc::clone(limit), act }, since: at(0) }
+    Debt {
+        question: Question { key: SharedKey(7), limit: Arc::clone(limit), act, account: None },
+        since: at(0),
+    }
 }
 
 fn window() -> Arc<SharedLimit> {
@@ -91,7 +94,8 @@ fn a_hold_is_ended_as_it_is() {
     let mut debts = Debts::default();
     let limit = shared(Concurrency::new(2, SECOND).unwrap());
     let release = Act::Release(Holder::from_number(7));
-    let debt = Debt { question: Question { key: SharedKey(7), limit, act: release }, since: at(0) };
+    let debt =
+        Debt { question: Question { key: SharedKey(7), limit, act: release, account: None }, since: at(0) };
     debts.owe(debt.clone(), at(0));
     assert_eq!(debts.take_due(at(100)).collect::<Vec<_>>(), [debt]);
 }

@@ -21,7 +21,12 @@ fn sliding_window(units: u64) -> Arc<SharedLimit> {
 }
 
 fn question(key: u64, limit: &Arc<SharedLimit>) -> Question {
-    Question { key: SharedKey(u128::from(key)), limit: Arc::clone(limit), act: Act::Take(Cost::ONE) }
+    Question {
+        key: SharedKey(u128::from(key)),
+        limit: Arc::clone(limit),
+        act: Act::Take(Cost::ONE),
+        account: None,
+    }
 }
 
 /// Per key in order of leaving, the tickets in order of arrival.
