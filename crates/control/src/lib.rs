@@ -21,6 +21,7 @@ mod driver;
 mod error;
 mod nodes;
 mod replica;
+mod rows;
 mod scan;
 mod schema;
 mod tls;

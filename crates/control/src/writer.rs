@@ -17,13 +17,12 @@ use crate::change::{Changed, REPEATS_KEPT_MS};
 use crate::document::{self, Document, Stored, Version};
 use crate::driver::{Driver, Session, Value, Work, WriteError};
 use crate::error::{ChangeError, DatabaseError};
+use crate::rows::by_rows;
 
 /// So many changes go into one transaction,
 pub(crate) const BATCH_CHANGES_MAX: usize = 256;
 /// and about so much text.
 const BATCH_BYTES_MAX: usize = 8 << 20;
-/// So many rows are written by one statement.
-const ROWS_MAX: usize = 64;
 /// So long it is tried to find out whether something was committed,
 const CONFIRM_TIMEOUT: Duration = Duration::from_secs(5);
 /// that often.
@@ -282,23 +281,4 @@ pub(crate) async fn delete_document(
 pub(crate) async fn set_head(session: &mut Session<'_>, head: &Head) -> Result<(), DatabaseError> {
     let set = "UPDATE settings SET value = ? WHERE name = 'head'";
     session.execute(set, &[Value::Text(&head.write())]).await
-}
-
-/// One statement for many rows of values. Their number in it is a power of two, so that there are few different ones to keep ready.
-async fn by_rows<const COLUMNS: usize>(
-    session: &mut Session<'_>,
-    start: &str,
-    mut rows: &[[Value<'_>; COLUMNS]],
-    end: &str,
-) -> Result<Vec<crate::driver::Row>, DatabaseError> {
-    let row = format!("({})", ["?"; COLUMNS].join(", "));
-    let mut answers = Vec::new();
-    while !rows.is_empty() {
-        let count = 1 << rows.len().min(ROWS_MAX).ilog2();
-        let (some, rest) = rows.split_at(count);
-        let sql = format!("{start}{}{end}", vec![&*row; count].join(", "));
-        answers.extend(session.query(&sql, some.as_flattened()).await?);
-        rows = rest;
-    }
-    Ok(answers)
 }
