@@ -228,7 +228,7 @@ impl Database {
         Ok(rows.into_iter().next().map(AuditRow::read).transpose()?.map(|row| row.hash))
     }
 
-    pub(crate) fn driver(&self) -> &Driver {
+    pub(crate) fn driver(&self) -> &Arc<Driver> {
         &self.driver
     }
 }

@@ -174,6 +174,19 @@ impl Session<'_> {
         }
     }
 
+    /// Whether nobody else writes until the end of a transaction that writes.
+    pub(crate) fn is_alone(&self) -> bool {
+        matches!(self, Session::Sqlite(_))
+    }
+
+    /// The words for what time it is there, in microseconds since 1970: also in the middle of a transaction. Nothing where a file has no clock.
+    pub(crate) fn time_words(&self) -> &'static str {
+        match self {
+            Session::Sqlite(_) => "NULL",
+            Session::Postgres(_) => "CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT)",
+        }
+    }
+
     /// Tells others of a change once it is committed.
     pub(crate) async fn notify(&mut self, version: Version) -> Result<(), DatabaseError> {
         match self {

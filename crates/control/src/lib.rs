@@ -8,7 +8,9 @@
 //! texts, and below them stands one thin layer with two drivers. What a change does is a pure function of what is there; the drivers read,
 //! and write what it says.
 //!
-//! Nothing here is on the path of a request, and nothing here reads a clock: whoever asks says what time it is.
+//! The same database also counts, where a quota has to survive whatever happens to processes: see [`durable`].
+//!
+//! No change is on the path of a request, and nothing here reads a clock of its own: whoever asks says what time it is, or which clock is to be read.
 
 mod address;
 mod audit;
@@ -18,6 +20,7 @@ mod change;
 mod database;
 mod document;
 mod driver;
+pub mod durable;
 mod error;
 mod nodes;
 mod replica;
@@ -33,6 +36,7 @@ pub use audit::{AuditFilter, AuditRow};
 pub use change::{Action, Change, Changed, Condition, REPEATS_KEPT_MS, Repeat, Who};
 pub use database::{Database, DatabaseSettings, PAGE_ROWS_MAX};
 pub use document::{BODY_BYTES_MAX, Document, ID_BYTES_MAX, Kind, TEXT_BYTES_MAX, UnknownKind, Version};
+pub use durable::{DurableAuthority, DurableSettings, DurableStats, UsageDay, UsageFilter};
 pub use error::{ChangeError, DatabaseError};
 pub use nodes::{NODES_KEPT_MS, NodeState};
 pub use replica::Replica;

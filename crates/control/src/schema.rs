@@ -11,7 +11,10 @@ const SETTINGS: &str =
     "CREATE TABLE settings (name TEXT COLLATE BINARY NOT NULL PRIMARY KEY, value TEXT NOT NULL)";
 
 /// What made each schema of the one before. A statement that was released is never touched again.
-const MIGRATIONS: &[&[&str]] = &[&[
+const MIGRATIONS: &[&[&str]] = &[DOCUMENTS, DURABLE];
+
+/// What operators decide.
+const DOCUMENTS: &[&str] = &[
     "CREATE TABLE documents (
         kind TEXT COLLATE BINARY NOT NULL, id TEXT COLLATE BINARY NOT NULL, version BIGINT NOT NULL, body TEXT NOT NULL,
         changed_at BIGINT NOT NULL, changed_by TEXT NOT NULL, PRIMARY KEY (kind, id))",
@@ -27,7 +30,25 @@ const MIGRATIONS: &[&[&str]] = &[&[
     "CREATE TABLE nodes (
         node TEXT COLLATE BINARY NOT NULL PRIMARY KEY, name TEXT NOT NULL, version BIGINT NOT NULL, rules TEXT NOT NULL,
         started_at BIGINT NOT NULL, seen_at BIGINT NOT NULL)",
-]];
+];
+
+/// What is counted: see [`crate::durable`]. Moments are microseconds since 1970, but the start of a window, which is in its ticks.
+const DURABLE: &[&str] = &[
+    "CREATE TABLE counters (
+        key TEXT COLLATE BINARY NOT NULL PRIMARY KEY, window_start BIGINT NOT NULL, tick BIGINT NOT NULL, used BIGINT NOT NULL,
+        over_at BIGINT NOT NULL, subject TEXT, rule TEXT, changed_at BIGINT NOT NULL)",
+    "CREATE INDEX counters_by_end ON counters (over_at)",
+    "CREATE TABLE leases (
+        key TEXT COLLATE BINARY NOT NULL, number BIGINT NOT NULL, units BIGINT NOT NULL, counted_at BIGINT NOT NULL,
+        deadline BIGINT NOT NULL, node TEXT NOT NULL, PRIMARY KEY (key, number))",
+    "CREATE INDEX leases_by_deadline ON leases (deadline)",
+    "CREATE TABLE usage_days (
+        subject TEXT COLLATE BINARY NOT NULL, day BIGINT NOT NULL, rule TEXT COLLATE BINARY NOT NULL,
+        counted BIGINT NOT NULL, given_back BIGINT NOT NULL, PRIMARY KEY (subject, day, rule))",
+    "CREATE INDEX usage_days_by_age ON usage_days (day)",
+    "CREATE TABLE commits (
+        writer TEXT COLLATE BINARY NOT NULL PRIMARY KEY, number BIGINT NOT NULL, at BIGINT NOT NULL)",
+];
 
 /// Makes the tables what they have to be. Returns the fleet to which the database belongs.
 pub(crate) async fn migrate(driver: &Driver) -> Result<String, DatabaseError> {

@@ -1,0 +1,1 @@
+//! What questions make of counters.
