@@ -3,6 +3,8 @@
 // Each test file uses a part of it.
 #![allow(dead_code)]
 
+pub(crate) mod durable;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
