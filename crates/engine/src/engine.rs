@@ -7,6 +7,7 @@ mod throttle;
 
 use std::cell::Cell;
 use std::mem;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::{ArcSwapOption, Guard};
@@ -23,7 +24,7 @@ use tollgate_store::{Ledger, LedgerError, LedgerSettings, Stats};
 pub use self::hold::Released;
 pub(crate) use self::hold::hold_key;
 pub use self::throttle::Throttle;
-use crate::fleet::{Fleet, SharedCounter};
+use crate::fleet::{Fleet, Keeper, SharedCounter};
 use crate::hot::Hot;
 use crate::key::KeyBuffer;
 use crate::key_acts::KeyActs;
@@ -94,6 +95,10 @@ pub struct Engine {
     tenants: Mutex<Tenants>,
     leases: LeaseIssuer,
     fleet: Option<Fleet>,
+    /// Those who count in the same database, if there is one.
+    durable: Option<Fleet>,
+    /// Whether any rule in force has its counts kept there.
+    has_durable_limits: AtomicBool,
 }
 
 /// What a thread uses for one request after the other.
@@ -137,7 +142,21 @@ impl Engine {
             tenants: Mutex::default(),
             leases: LeaseIssuer::new(getrandom::u64()?)?,
             fleet: None,
+            durable: None,
+            has_durable_limits: AtomicBool::new(false),
         })
+    }
+
+    /// An engine whose durable limits are counted in a database. Whoever runs it carries the questions there that are pinned to it
+    /// ([`Pin::DATABASE`]). Without, they count in this process alone.
+    #[must_use]
+    pub fn with_database(self) -> Engine {
+        Engine { durable: Some(Fleet::durable(self.leases.seed())), ..self }
+    }
+
+    /// Whether durable limits are counted in a database.
+    pub fn has_database(&self) -> bool {
+        self.durable.is_some()
     }
 
     /// An engine that shares its counters with all who know the same secret, but for limits whose rules say otherwise. Whoever runs it
@@ -171,15 +190,22 @@ impl Engine {
         self
     }
 
-    /// Whether counters are shared, so that answers may have to be waited for.
+    /// Whether any counters are shared or kept in a database, so that answers may have to be waited for.
     pub fn is_sharing(&self) -> bool {
-        self.fleet.is_some()
+        self.fleet.is_some() || self.durable.is_some() && self.has_durable_limits.load(Ordering::Relaxed) // orders nothing else
     }
 
     /// How many processes share the counters: while the authority is away, each spends its part.
     pub fn set_nodes(&self, nodes: u32) {
         if let Some(fleet) = &self.fleet {
             fleet.set_nodes(nodes);
+        }
+    }
+
+    /// How many processes count in the same database. Until that is known, each unit is asked for.
+    pub fn set_database_nodes(&self, nodes: u32) {
+        if let Some(durable) = &self.durable {
+            durable.set_nodes(nodes);
         }
     }
 
@@ -195,6 +221,8 @@ impl Engine {
         let before = self.snapshot.load();
         let snapshot = Snapshot::compile(rules, before.as_deref(), now);
         tenants.introduce(&snapshot, before.as_deref());
+        // First: whoever sees the rules may wait for an answer.
+        self.has_durable_limits.fetch_or(snapshot.has_durable_limits(), Ordering::Relaxed);
         self.snapshot.store(Some(snapshot.into()));
     }
 
@@ -273,14 +301,24 @@ impl Engine {
     pub fn tend(&self, now: Time) {
         self.ledger.tend(now);
         self.hot.tend(now);
-        if let Some(purses) = self.purses() {
-            purses.tend(now);
+        for keeper in Keeper::ALL {
+            if let Some(purses) = self.purses(keeper) {
+                purses.tend(now);
+            }
         }
     }
 
-    /// What this process may spend of shared limits without asking.
-    pub(crate) fn purses(&self) -> Option<&Purses> {
-        self.fleet.as_ref().map(|fleet| &fleet.purses)
+    /// What this process may spend without asking of limits that are counted elsewhere.
+    pub(crate) fn purses(&self, keeper: Keeper) -> Option<&Purses> {
+        self.fleet_of(keeper).map(|fleet| &fleet.purses)
+    }
+
+    /// Who counts at the same place.
+    pub(crate) fn fleet_of(&self, keeper: Keeper) -> Option<&Fleet> {
+        match keeper {
+            Keeper::Store => self.fleet.as_ref(),
+            Keeper::Database => self.durable.as_ref(),
+        }
     }
 
     /// Numbers about the counters, for metrics.
@@ -333,10 +371,10 @@ impl Engine {
         quota: &Quota,
         consistency: Option<Consistency>,
     ) -> Option<SharedCounter> {
-        let fleet = self.fleet.as_ref()?;
         if consistency == Some(Consistency::Local) || matches!(quota.limit, Limit::Blocked(_)) {
             return None;
         }
+        let fleet = self.fleet_of(Keeper::of(consistency))?;
         let build = || SharedLimit::new(&quota.limit).ok().map(Arc::new);
         let limit = quota.shared.clone().or_else(build)?;
         if quota.leased.is_some() {
@@ -349,6 +387,11 @@ impl Engine {
         Some(fleet.counter(key, limit))
     }
 
+    /// Whether a limit that says so is counted elsewhere.
+    pub(crate) fn shares(&self, consistency: Option<Consistency>) -> bool {
+        consistency != Some(Consistency::Local) && self.fleet_of(Keeper::of(consistency)).is_some()
+    }
+
     /// Where the shared counters of these names are kept, if at a place of their own.
     pub(crate) fn pin_of<'n>(&self, names: impl Iterator<Item = &'n [u8]>) -> Option<Pin> {
         self.fleet.as_ref()?.pin_of(names)
@@ -356,12 +399,12 @@ impl Engine {
 
     /// Who keeps a counter that is shared, if that is known.
     pub(crate) fn shard_of(&self, name: SharedKey, pin: Option<Pin>) -> Option<ShardId> {
-        self.fleet.as_ref()?.shard_of(name, pin)
+        self.fleet.as_ref().filter(|_| Keeper::at(pin) == Keeper::Store)?.shard_of(name, pin)
     }
 
-    /// What this process may spend of a limit on its own.
-    pub(crate) fn share_of(&self, limit: &Limit, percent: Option<u8>) -> Limit {
-        self.fleet.as_ref().map_or_else(|| limit.clone(), |fleet| fleet.share_of(limit, percent))
+    /// What this process may spend on its own of a limit that is counted elsewhere.
+    pub(crate) fn share_of(&self, keeper: Keeper, limit: &Limit, percent: Option<u8>) -> Limit {
+        self.fleet_of(keeper).map_or_else(|| limit.clone(), |fleet| fleet.share_of(limit, percent))
     }
 
     /// Asks the limits that a request meets. Those that others share answer as if the authority were away.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use tollgate_core::{Blocked, Limit, Share, SharedLimit};
+use tollgate_policy::Consistency;
 use tollgate_store::authority::{Pin, SharedKey};
 use tollgate_store::hot::ShardId;
 use tollgate_store::lease::{Purses, PursesSettings};
@@ -17,6 +18,33 @@ const SEALING: &str = "tollgate: seals of leases, layout 1";
 
 /// How much of a hash a seal is: too much to guess.
 const SEAL_BYTES: usize = 16;
+
+/// Who keeps counters that are not this process's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keeper {
+    /// The store that a fleet shares.
+    Store,
+    /// The database, for limits that are durable.
+    Database,
+}
+
+impl Keeper {
+    /// Both.
+    pub const ALL: [Keeper; 2] = [Keeper::Store, Keeper::Database];
+
+    /// Who keeps the counters of limits that say so.
+    pub(crate) fn of(consistency: Option<Consistency>) -> Keeper {
+        match consistency {
+            Some(Consistency::Durable) => Keeper::Database,
+            _ => Keeper::Store,
+        }
+    }
+
+    /// Who keeps what is pinned so.
+    pub fn at(pin: Option<Pin>) -> Keeper {
+        if pin == Some(Pin::DATABASE) { Keeper::Database } else { Keeper::Store }
+    }
+}
 
 /// A counter that the fleet shares.
 #[derive(Clone, Debug, PartialEq)]
@@ -48,13 +76,22 @@ const ONE_SHARD: ShardId = ShardId(1);
 impl Fleet {
     /// Those who know this secret. It may be empty: names then still do not collide, but anybody can tell whose they are, and make seals.
     pub(crate) fn new(secret: &[u8], seed: u64) -> Fleet {
+        Fleet::with_purses(secret, PursesSettings::new(seed))
+    }
+
+    /// Those who count in the same database. Its counters have no secret names: what they count for whom stands beside them.
+    pub(crate) fn durable(seed: u64) -> Fleet {
+        Fleet::with_purses(&[], PursesSettings::durable(seed))
+    }
+
+    fn with_purses(secret: &[u8], purses: PursesSettings) -> Fleet {
         Fleet {
             naming_key: blake3::derive_key(NAMING, secret),
             sealing_key: blake3::derive_key(SEALING, secret),
             nodes: AtomicU32::new(1),
             pins: HashMap::new(),
             sharding: None,
-            purses: Purses::new(PursesSettings::new(seed)),
+            purses: Purses::new(purses),
         }
     }
 

@@ -12,8 +12,9 @@ use tollgate_store::hot::Leasing;
 use tollgate_store::lease::{Errand, LeaseStats, Leased, Purses, Spent, Wanted};
 use tollgate_store::{Charge, Key};
 
+use crate::account::AccountOf;
 use crate::engine::Engine;
-use crate::fleet::SharedCounter;
+use crate::fleet::{Keeper, SharedCounter};
 
 /// Units of a lease that a request has been lent.
 #[derive(Debug)]
@@ -21,6 +22,7 @@ pub(crate) struct SpentHere {
     /// Which ruling they belong to.
     pub(crate) index: usize,
     pub(crate) purse: u64,
+    pub(crate) keeper: Keeper,
     pub(crate) spent: Spent,
 }
 
@@ -31,6 +33,7 @@ pub(crate) struct LeasedCharge<'a> {
     pub(crate) intent: Intent,
     pub(crate) counter: &'a SharedCounter,
     pub(crate) pin: Option<Pin>,
+    pub(crate) account: Option<AccountOf<'a>>,
     pub(crate) terms: LeaseTerms,
     /// Whether what is spent may be put back, because more has to be asked. What is booked never is.
     pub(crate) is_lent: bool,
@@ -44,39 +47,40 @@ impl LeasedCharge<'_> {
 }
 
 impl Engine {
-    /// Whether anything is to be asked of the authority that no request waits for.
-    pub fn has_errands(&self) -> bool {
-        self.purses().is_some_and(Purses::has_errands)
+    /// Whether anything is to be asked of an authority that no request waits for.
+    pub fn has_errands(&self, keeper: Keeper) -> bool {
+        self.purses(keeper).is_some_and(Purses::has_errands)
     }
 
-    /// What is to be asked of the authority, at most so much. The answers belong to [`Engine::settle`].
-    pub fn take_errands(&self, max: usize) -> Vec<Errand> {
-        self.purses().map(|purses| purses.take_errands(max)).unwrap_or_default()
+    /// What is to be asked of an authority, at most so much. The answers belong to [`Engine::settle`].
+    pub fn take_errands(&self, keeper: Keeper, max: usize) -> Vec<Errand> {
+        self.purses(keeper).map(|purses| purses.take_errands(max)).unwrap_or_default()
     }
 
     /// What became of an errand.
     pub fn settle(&self, errand: Errand, answer: Result<Grant, Failure>, now: Time) {
-        if let Some(purses) = self.purses() {
+        if let Some(purses) = self.purses(Keeper::at(errand.question.1)) {
             purses.settle(errand, answer.as_ref().map_err(|failure| *failure), now);
         }
     }
 
-    /// Whether to lease at all: not while others may not count this process among themselves, since they have its part then.
+    /// Whether to lease at all of what others share: not while they may not count this process among themselves, since they have its part then. What the database
+    /// counts it counts at once, whoever has it.
     pub fn set_leasing(&self, is_leasing: bool) {
-        if let Some(purses) = self.purses() {
+        if let Some(purses) = self.purses(Keeper::Store) {
             purses.set_leasing(is_leasing);
         }
     }
 
-    /// Gives up all leases, and asks for none any more: this process ends. What is to be given back are errands.
+    /// Gives up all leases of one who counts, and asks for none any more: this process ends. What is to be given back are errands.
     /// False if there is more to give up, for which there is room once those are carried.
-    pub fn close_leases(&self, now: Time) -> bool {
-        self.purses().is_none_or(|purses| purses.close(now))
+    pub fn close_leases(&self, keeper: Keeper, now: Time) -> bool {
+        self.purses(keeper).is_none_or(|purses| purses.close(now))
     }
 
     /// Numbers about leases, for metrics.
-    pub fn lease_stats(&self, now: Time) -> LeaseStats {
-        self.purses().map(|purses| purses.stats(now)).unwrap_or_default()
+    pub fn lease_stats(&self, keeper: Keeper, now: Time) -> LeaseStats {
+        self.purses(keeper).map(|purses| purses.stats(now)).unwrap_or_default()
     }
 
     /// How units of a limit are leased to this key at present, and whether they ever are.
@@ -97,7 +101,8 @@ impl Engine {
         leased: &LeasedCharge<'_>,
         now: Time,
     ) -> Option<(Decision, Option<SpentHere>)> {
-        let (purses, purse, units) = (self.purses()?, leased.purse(), leased.charge.cost.units());
+        let keeper = Keeper::at(leased.pin);
+        let (purses, purse, units) = (self.purses(keeper)?, leased.purse(), leased.charge.cost.units());
         let SharedCounter { name, limit } = leased.counter;
         let spent = match leased.intent {
             Intent::Take | Intent::Book if leased.charge.cost != Cost::ZERO => {
@@ -108,7 +113,7 @@ impl Engine {
                     limit: Arc::clone(limit),
                     budget: leased.terms.budget,
                     node_max: leased.terms.node_max,
-                    account: None,
+                    account: leased.account.map(|account| account.written()),
                 })?
             }
             // Of nothing at all, a look says how much there is.
@@ -119,13 +124,13 @@ impl Engine {
         let decision =
             Decision { outcome: Outcome::ALLOWED, limit, remaining: remaining.min(limit), reset_after };
         let is_lent = leased.is_lent && spent.parts().next().is_some();
-        Some((decision, is_lent.then_some(SpentHere { index: leased.index, purse, spent })))
+        Some((decision, is_lent.then_some(SpentHere { index: leased.index, purse, keeper, spent })))
     }
 
     /// What was lent is spent.
     pub(crate) fn keep(&self, spent: &[SpentHere]) {
-        if let Some(purses) = self.purses() {
-            for SpentHere { purse, spent, .. } in spent {
+        for SpentHere { purse, keeper, spent, .. } in spent {
+            if let Some(purses) = self.purses(*keeper) {
                 purses.keep(*purse, spent);
             }
         }
@@ -133,16 +138,22 @@ impl Engine {
 
     /// Puts back what was lent.
     pub(crate) fn put_back(&self, spent: &[SpentHere], now: Time) {
-        if let Some(purses) = self.purses() {
-            for SpentHere { purse, spent, .. } in spent {
+        for SpentHere { purse, keeper, spent, .. } in spent {
+            if let Some(purses) = self.purses(*keeper) {
                 purses.put_back(*purse, spent, now);
             }
         }
     }
 
     /// The authority has said how a key stands of which there was not enough here. Who is in debt there spends nothing here either.
-    pub(crate) fn know_leased(&self, purse: u64, intent: Intent, grant: &Grant, now: Time) {
-        let Some(purses) = self.purses() else { return };
+    pub(crate) fn know_leased(
+        &self,
+        (keeper, purse): (Keeper, u64),
+        intent: Intent,
+        grant: &Grant,
+        now: Time,
+    ) {
+        let Some(purses) = self.purses(keeper) else { return };
         purses.know(purse, grant, now);
         if intent == Intent::Book && !grant.decision.is_allowed() {
             purses.give_up(purse, now);

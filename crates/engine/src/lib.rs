@@ -42,6 +42,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod account;
 mod engine;
 mod fleet;
 mod hot;
@@ -57,6 +58,7 @@ mod switches;
 mod verdict;
 
 pub use engine::{Engine, EngineError, EngineSettings, Released, Resumed, Step, Throttle};
+pub use fleet::Keeper;
 pub use hot::{HotKey, HotStats, KeyName};
 pub use key_acts::{KEY_ACTS_MAX, KeyAct, KeyActKind, KeySubject, TooManyKeyActs};
 pub use lease::{Lease, NotALease};

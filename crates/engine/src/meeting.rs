@@ -11,6 +11,7 @@ use tollgate_store::Charge;
 use tollgate_store::authority::Pin;
 use tollgate_store::hot::Leasing;
 
+use crate::account::AccountOf;
 use crate::engine::{Engine, Inquiry, Scratch};
 use crate::fleet::SharedCounter;
 use crate::key::{self, KeyBuffer};
@@ -45,7 +46,7 @@ pub(crate) struct Meeting<'a> {
     /// Charges, by their index, whose counters were kept under another limit before, and under which. Nearly always there are none.
     carried_over: SmallVec<[(usize, &'a Limit); 1]>,
     /// Charges that others share, in order.
-    shared: SmallVec<[Shared; 1]>,
+    shared: SmallVec<[Shared<'a>; 1]>,
     /// Whether a quota rule admits the request whatever its counters say, because it only counts.
     has_lenient_quota: bool,
     /// What operators do to the keys of the request, one for each descriptor; empty if nothing.
@@ -55,11 +56,13 @@ pub(crate) struct Meeting<'a> {
 }
 
 /// A charge on a counter that others share.
-struct Shared {
+struct Shared<'a> {
     /// Which one.
     index: usize,
     counter: SharedCounter,
     pin: Option<Pin>,
+    /// Who it is written down for, where that is kept.
+    account: Option<AccountOf<'a>>,
     terms: FailTerms,
     /// How its units are leased, where they are.
     leased: Option<LeaseTerms>,
@@ -218,7 +221,7 @@ impl<'a> Meeting<'a> {
             };
             let (mut counter, mut percentile) = (None, 0);
             // Most need no more of the key than its hash.
-            if engine.is_sharing() || placed.enforce_percent() < 100 {
+            if engine.shares(placed.consistency()) || placed.enforce_percent() < 100 {
                 let bytes = supplies.key_buffer.of(place, placed, counted);
                 counter = engine.shared_counter(bytes, quota, placed.consistency());
                 if placed.enforce_percent() < 100 {
@@ -235,7 +238,13 @@ impl<'a> Meeting<'a> {
             if let Some(counter) = counter {
                 let terms = FailTerms { mode: placed.fail_mode(), percent: placed.local_percent() };
                 let (index, (leased, leasing)) = (charge_index, self.engine.leases(key, quota));
-                self.shared.push(Shared { index, counter, pin, terms, leased, leasing, is_tried: false });
+                let (mut pin, mut account) = (pin, None);
+                if placed.is_durable() {
+                    pin = Some(Pin::DATABASE);
+                    account = Some(AccountOf { tenant: approach.tenant, counted, place, limit_index });
+                }
+                let is_tried = false;
+                self.shared.push(Shared { index, counter, pin, account, terms, leased, leasing, is_tried });
             } else {
                 let before = placed.counted_before(tier, standing.is_some(), &quota.limit, self.now);
                 self.carried_over.extend(before.map(|was| (charge_index, was)));
@@ -268,7 +277,8 @@ impl<'a> Meeting<'a> {
         self.shared.extend(counter.map(|counter| {
             let pin = self.engine.pin_of(entries.iter().map(|(_, value)| value.as_bytes()));
             let (leased, leasing) = (None, Leasing::Never);
-            Shared { index, counter, pin, terms: FailTerms::default(), leased, leasing, is_tried: false }
+            let (account, terms, is_tried) = (None, FailTerms::default(), false);
+            Shared { index, counter, pin, account, terms, leased, leasing, is_tried }
         }));
         let key = self.engine.ledger.key(key);
         let intent = intent(self.request.peek, &quota.limit, Overshoot::ByCaller, terms.carried);

@@ -13,6 +13,7 @@ use tollgate_store::authority::{Act, Directed, Failure, Grant, Question};
 use tollgate_store::{Charge, Key};
 
 use crate::engine::Engine;
+use crate::fleet::Keeper;
 use crate::lease::HeldThere;
 use crate::leasing::SpentHere;
 use crate::meeting::Sighted;
@@ -123,10 +124,10 @@ impl Pending {
                 Ok(grant) => {
                     self.accept(asked.index, &grant, self.questions[at].0.limit.tick());
                     if let Some(purse) = asked.purse {
-                        engine.know_leased(purse, asked.intent, &grant, now);
+                        engine.know_leased((self.keeper(at), purse), asked.intent, &grant, now);
                     }
                 }
-                Err(failure) => self.fall_back(engine, asked, failure, now),
+                Err(failure) => self.fall_back(engine, (asked, at), failure, now),
             }
         }
         for seen in &self.sighted {
@@ -190,11 +191,16 @@ impl Pending {
                 settled.tell.push((Question { act: Act::Book(asked.cost), ..question }, pin));
             }
             DecidedBy::FailLocal => {
-                let limit = engine.share_of(&asked.limit, asked.terms.percent);
+                let limit = engine.share_of(self.keeper(at), &asked.limit, asked.terms.percent);
                 engine.ledger.decide(&Charge::book(asked.key, &limit, asked.cost), now);
             }
             _ => {}
         }
+    }
+
+    /// Who was asked a question.
+    fn keeper(&self, at: usize) -> Keeper {
+        Keeper::at(self.questions[at].1)
     }
 
     fn accept(&mut self, index: usize, grant: &Grant, tick: Tick) {
@@ -204,20 +210,20 @@ impl Pending {
     }
 
     /// Nobody has answered: the rule says what happens then.
-    fn fall_back(&mut self, engine: &Engine, asked: &Asked, failure: Failure, now: Time) {
+    fn fall_back(&mut self, engine: &Engine, (asked, at): (&Asked, usize), failure: Failure, now: Time) {
         self.answer.failure.get_or_insert(failure);
         let (decision, decided_by) = match asked.terms.mode {
             FailMode::Open => (unasked(&asked.limit), DecidedBy::FailOpen),
             FailMode::Closed => (closed(asked), DecidedBy::FailClosed),
-            FailMode::Local => (self.decide_here(engine, asked, now), DecidedBy::FailLocal),
+            FailMode::Local => (self.decide_here(engine, (asked, at), now), DecidedBy::FailLocal),
         };
         let ruling = &mut self.answer.rulings[asked.index];
         (ruling.decision, ruling.decided_by) = (decision, decided_by);
     }
 
     /// Decides by this process's share of the limit.
-    fn decide_here(&mut self, engine: &Engine, asked: &Asked, now: Time) -> Decision {
-        let limit = engine.share_of(&asked.limit, asked.terms.percent);
+    fn decide_here(&mut self, engine: &Engine, (asked, at): (&Asked, usize), now: Time) -> Decision {
+        let limit = engine.share_of(self.keeper(at), &asked.limit, asked.terms.percent);
         let charge =
             Charge { key: asked.key, limit: &limit, cost: asked.cost, intent: asked.intent, shadow: false };
         let (decision, holder) = match asked.intent {

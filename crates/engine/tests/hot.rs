@@ -3,8 +3,8 @@
 
 use tollgate::core::{Limit, Rate, Span, Time, TokenBucket};
 use tollgate::{
-    DecidedBy, Descriptor, Engine, EngineSettings, HotKey, HotSettings, LedgerSettings, Request, ShardId,
-    Source,
+    DecidedBy, Descriptor, Engine, EngineSettings, HotKey, HotSettings, Keeper, LedgerSettings, Request,
+    ShardId, Source,
 };
 
 mod common;
@@ -51,7 +51,7 @@ impl Scene {
         let now = at(self.now_ms);
         let request = Request::policy(policy, key.as_bytes());
         let verdict = decide(&self.engine, &mut self.authority, &request, now).unwrap();
-        for errand in self.engine.take_errands(100) {
+        for errand in self.engine.take_errands(Keeper::Store, 100) {
             let grants = self.authority.ask(std::slice::from_ref(&errand.question), now);
             self.engine.settle(errand, grants[0], now);
         }

@@ -10,8 +10,8 @@ use common::{START, ask, engine, engine_with, install, later, summary, with_requ
 use tollgate::authority::Act;
 use tollgate::core::{Outcome, Span, Time};
 use tollgate::{
-    DecidedBy, Engine, EngineSettings, KEY_ACTS_MAX, KeyAct, KeyActKind, KeySubject, LedgerSettings, Request,
-    Switched, TooManyKeyActs, Verdict, read_terms,
+    DecidedBy, Engine, EngineSettings, KEY_ACTS_MAX, Keeper, KeyAct, KeyActKind, KeySubject, LedgerSettings,
+    Request, Switched, TooManyKeyActs, Verdict, read_terms,
 };
 
 const RULES: &str = "
@@ -244,17 +244,22 @@ fn a_reset_gives_up_what_is_leased() {
     for number in 0..300 {
         let now = START.plus(Span::from_ticks(number * 1_000_000));
         assert!(decide(&engine, authority, &request, now).unwrap().allowed());
-        for errand in engine.take_errands(100) {
+        for errand in engine.take_errands(Keeper::Store, 100) {
             let grants = authority.ask(std::slice::from_ref(&errand.question), now);
             engine.settle(errand, grants[0], now);
         }
     }
     let now = START.plus(Span::from_ticks(300_000_000));
-    assert!(engine.lease_stats(now).units > 0);
+    assert!(engine.lease_stats(Keeper::Store, now).units > 0);
     let questions = engine.reset(&request, now).unwrap();
     assert_eq!(questions.len(), 1);
-    assert_eq!(engine.lease_stats(now).units, 0);
-    assert!(engine.take_errands(100).iter().all(|errand| matches!(errand.question.0.act, Act::Return(_))));
+    assert_eq!(engine.lease_stats(Keeper::Store, now).units, 0);
+    assert!(
+        engine
+            .take_errands(Keeper::Store, 100)
+            .iter()
+            .all(|errand| matches!(errand.question.0.act, Act::Return(_)))
+    );
     authority.ask(&questions, now);
     let verdict = decide(&engine, authority, &request.cost(0), now).unwrap();
     assert_eq!(verdict.rulings()[0].decision.remaining, 1_000);

@@ -3,7 +3,7 @@
 
 use tollgate::authority::{Act, Failure};
 use tollgate::core::Time;
-use tollgate::{DecidedBy, Engine, EngineSettings, Request, Source, Step};
+use tollgate::{DecidedBy, Engine, EngineSettings, Keeper, Request, Source, Step};
 
 mod common;
 use common::authority::{Authority, decide};
@@ -35,7 +35,7 @@ fn engine() -> Engine {
 
 /// Carries all errands there are.
 fn run_errands(engine: &Engine, authority: &mut Authority, now: Time) {
-    for errand in engine.take_errands(100) {
+    for errand in engine.take_errands(Keeper::Store, 100) {
         let grants = authority.ask(std::slice::from_ref(&errand.question), now);
         engine.settle(errand, grants[0], now);
     }
@@ -159,7 +159,7 @@ fn a_node_that_may_lease_nothing_has_its_part_while_the_authority_is_away() {
 fn leases_outlive_an_authority_that_is_away_and_end_at_their_deadline() {
     let (engine, mut authority) = (engine(), Authority::default());
     play(&engine, &mut authority, "search", 100, 0);
-    for errand in engine.take_errands(100) {
+    for errand in engine.take_errands(Keeper::Store, 100) {
         engine.settle(errand, Err(Failure::Unreachable), at(SECOND));
     }
     let decided_by = |now: Time| match engine.begin(&Request::policy("search", b"key"), now).unwrap() {
@@ -176,11 +176,11 @@ fn leases_outlive_an_authority_that_is_away_and_end_at_their_deadline() {
 fn what_is_idle_goes_back() {
     let (engine, mut authority) = (engine(), Authority::default());
     play(&engine, &mut authority, "search", 100, 0);
-    engine.take_errands(100);
+    engine.take_errands(Keeper::Store, 100);
     for _ in 0..1_000 {
         engine.tend(at(7 * SECOND));
     }
-    let errands = engine.take_errands(100);
+    let errands = engine.take_errands(Keeper::Store, 100);
     assert!(!errands.is_empty());
     assert!(
         errands.iter().all(|errand| matches!(errand.question.0.act, Act::Return(rest) if rest.units > 0))

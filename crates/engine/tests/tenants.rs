@@ -12,8 +12,8 @@ use common::authority::{Authority, decide};
 use common::{START, ask, engine, install, later, summary, with_request};
 use tollgate::core::{Span, Time};
 use tollgate::{
-    DecidedBy, Descriptor, Engine, EngineSettings, LedgerSettings, Request, TenantSubject, TenantTerms,
-    read_terms,
+    DecidedBy, Descriptor, Engine, EngineSettings, Keeper, LedgerSettings, Request, TenantSubject,
+    TenantTerms, read_terms,
 };
 
 const RULES: &str = "
@@ -396,7 +396,7 @@ policies:
             let verdict = decide(&engines[1], authority, &Request::policy(policy, b"acme"), now).unwrap();
             assert!(verdict.allowed());
             here += u32::from(verdict.decided_by() == DecidedBy::Lease);
-            for errand in engines[1].take_errands(100) {
+            for errand in engines[1].take_errands(Keeper::Store, 100) {
                 let grants = authority.ask(std::slice::from_ref(&errand.question), now);
                 engines[1].settle(errand, grants[0], now);
             }

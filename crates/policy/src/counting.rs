@@ -82,6 +82,7 @@ pub struct Counting {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct How {
     pub(crate) zone: Option<Box<str>>,
+    pub(crate) anchor_day: Option<u8>,
     pub(crate) sub_windows: Option<u64>,
     pub(crate) max_wait: Option<Duration>,
     pub(crate) jitter: bool,
@@ -133,6 +134,10 @@ impl How {
         let calendar = match &self.zone {
             Some(zone) => Calendar::new(unit, zone, Tick::NANOSECOND)?,
             None => Calendar::utc(unit, Tick::NANOSECOND),
+        };
+        let calendar = match self.anchor_day {
+            Some(day) => calendar.anchored(day),
+            None => calendar,
         };
         Ok(FixedWindow::in_windows(units, Windows::Calendar(calendar))?.into())
     }
@@ -207,11 +212,16 @@ impl RuleLimit {
 
     fn quota(&self, algorithm: Named, amount: Amount, is_shared: bool) -> Result<Quota, LimitError> {
         let limit = self.counting.how.build(algorithm, amount)?;
-        if !is_shared {
+        let is_durable = self.consistency == Some(Consistency::Durable);
+        if !is_shared && !is_durable {
             let Amount { units, period, .. } = amount;
             return Ok(Quota { limit, units, period, shared: None, leased: None });
         }
         let mut quota = Quota::new(limit, amount.units, amount.period);
+        if is_durable {
+            quota.lease_durably(self.local_percent);
+            return Ok(quota);
+        }
         let when_hot = self.counting.lease_when_hot;
         if when_hot || self.consistency == Some(Consistency::Leased) {
             quota.lease(self.strict, self.local_percent);

@@ -55,6 +55,8 @@ pub(crate) enum Kind {
     Anything,
 }
 
+/// More keys than these are not read: those who look for one find it in the documents.
+const KEYS_LISTED_MAX: usize = 22;
 /// The longest name of a domain. This and the next two are part of the key of every counter below them.
 pub(crate) const DOMAIN_CHARS_MAX: usize = 256;
 /// The longest key of a descriptor.
@@ -173,13 +175,15 @@ const LIMIT_KEYS: &[Key] = &[
     key("algorithm", Kind::Choice(ALGORITHMS), "How it counts: sliding_window by default, token_bucket if there is a burst."),
     key("calendar", Kind::Choice(CALENDAR_UNITS), "A day, week or month of the calendar; instead of a unit."),
     key("zone", Kind::Text, "The time zone of the calendar, such as Europe/Berlin; UTC by default."),
+    key("anchor_day", Kind::Whole(1, 31), "The day on which the months of a calendar begin, 1 by default; the last where a month has no such day."),
     key("sub_windows", Kind::Whole(1, 64), "Into how many parts a sliding window is cut, for a sharper edge."),
     key("max_wait", Kind::Duration, "Makes the leaky bucket a queue in which nobody waits for longer."),
     key("jitter", Kind::Boolean, "Lets every key's windows begin at a time of its own."),
     key("overshoot", Kind::Choice(OVERSHOOTS), "What becomes of a cost beyond what is left: denied, or booked as debt."),
     key("enforce_percent", Kind::Whole(0, 100), "For how many of a hundred keys the limit is enforced; others are counted only."),
     key("consistency", Kind::Choice(CONSISTENCIES), "Who decides: this process, a shared count, or leases of it."),
-    key("fail_mode", Kind::Choice(FAIL_MODES), "What happens while the shared count is out of reach."),
+    key("durable", Kind::Boolean, "Whether the count is kept in the database: exact, and still there after a crash."),
+    key("fail_mode", Kind::Choice(FAIL_MODES), "What happens while the shared count is out of reach: local by default, closed if it is durable."),
     key("local_fraction", Kind::Fraction, "The part of the limit that a node spends on its own then, or has in leases at most."),
     key("strict", Kind::Boolean, "Whether leases take nothing beyond the limit, for which the shared count admits less at once."),
     key("lease_when_hot", Kind::Boolean, "Whether units are leased for keys that take a large part of all requests, for as long as they do."),
@@ -209,6 +213,9 @@ const SYNONYMS: &[(&str, &str)] = &[
     ("per", "unit"),
     ("timezone", "zone"),
     ("tz", "zone"),
+    ("anchor", "anchor_day"),
+    ("billing_day", "anchor_day"),
+    ("persistent", "durable"),
     ("shadow", "shadow_mode"),
     ("dry_run", "shadow_mode"),
     ("disabled", "enabled"),
@@ -267,7 +274,9 @@ impl Table {
     /// What keys it has, in words.
     pub(crate) fn key_names(&self) -> String {
         let names: Vec<_> = self.keys().map(|key| key.name).collect();
-        format!("{} has the keys {}", self.title, names.join(", "))
+        let (listed, rest) = names.split_at(names.len().min(KEYS_LISTED_MAX));
+        let more = if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };
+        format!("{} has the keys {}{more}", self.title, listed.join(", "))
     }
 }
 

@@ -84,6 +84,10 @@ pub struct Quota {
     pub leased: Option<LeaseTerms>,
 }
 
+/// The part of a durable limit that one process has in hand at most, in percent: so much is lost to everybody until the window ends if the process is
+/// killed.
+const DURABLE_PERCENT: u8 = 1;
+
 /// How many units may be out in leases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaseTerms {
@@ -119,6 +123,20 @@ impl Quota {
             self.shared = Some(Arc::new(reserved));
         }
         self.leased = Some(LeaseTerms { budget, node_max, when_hot: false });
+    }
+}
+
+impl Quota {
+    /// Lets units of a count that is kept in the database be had in blocks. They count from the moment at which they are granted, so nothing is ever admitted beyond the
+    /// limit; of a few units, and where a process may have none, each is asked for.
+    pub(crate) fn lease_durably(&mut self, local_percent: Option<u8>) {
+        let capacity = self.limit.capacity();
+        let percent = local_percent.unwrap_or(DURABLE_PERCENT);
+        let part = u128::from(capacity) * u128::from(percent) / 100;
+        let node_max = u64::try_from(part).unwrap_or(u64::MAX);
+        if self.shared.is_some() && node_max > 0 {
+            self.leased = Some(LeaseTerms { budget: capacity, node_max, when_hot: false });
+        }
     }
 }
 
@@ -167,6 +185,8 @@ pub enum Consistency {
     Exact,
     /// Blocks of a shared count, spent locally.
     Leased,
+    /// Blocks of a count that is kept in the database, spent locally.
+    Durable,
 }
 
 /// What happens when the authority is away.

@@ -122,6 +122,11 @@ impl Snapshot {
         self.places.iter()
     }
 
+    /// Whether any counts are kept in the database.
+    pub fn has_durable_limits(&self) -> bool {
+        self.places().flat_map(Place::limits).any(PlacedLimit::is_durable)
+    }
+
     /// The names of all domains, sorted.
     pub fn domain_names(&self) -> Vec<&str> {
         let mut names: Vec<&str> = self.domains.keys().map(|name| &**name).collect();
@@ -299,7 +304,13 @@ impl PlacedLimit {
     /// The part of the limit, in percent, that one process spends on its own then; `None` follows the number of processes. Where units are leased, a rule
     /// says so how many of them, and nothing about this.
     pub fn local_percent(&self) -> Option<u8> {
-        self.terms.local_percent.filter(|_| self.terms.consistency != Some(Consistency::Leased))
+        let is_leased = matches!(self.terms.consistency, Some(Consistency::Leased | Consistency::Durable));
+        self.terms.local_percent.filter(|_| !is_leased)
+    }
+
+    /// Whether its counts are kept in the database.
+    pub fn is_durable(&self) -> bool {
+        self.terms.consistency == Some(Consistency::Durable)
     }
 
     /// The names of its tiers.

@@ -449,3 +449,124 @@ fn too_large_to_be_shared() {
        = write `consistency: local`, or smaller numbers: a shared count can tell apart 2^53 (about 9 quadrillion) unit-seconds
     ");
 }
+
+#[test]
+fn durable_by_another_algorithm() {
+    assert_snapshot!(said_of_limit("
+        unit: day
+        requests_per_unit: 10
+        algorithm: token_bucket
+        durable: true
+    "), @r"
+    rules.yaml:7:16: the database counts by windows, not by a `token_bucket`
+       |
+     7 |     algorithm: token_bucket
+       |                ^^^^^^^^^^^^
+      ::: rules.yaml:8:5: it is kept there because of this
+       |
+     8 |     durable: true
+       |     ^^^^^^^
+       = remove `algorithm`, or write `algorithm: fixed_window`; or remove `durable`
+    ");
+}
+
+#[test]
+fn durable_and_shared_otherwise() {
+    assert_snapshot!(said_of_limit("
+        unit: day
+        requests_per_unit: 10
+        durable: true
+        consistency: leased
+        strict: true
+    "), @r"
+    rules.yaml:8:5: `consistency` has no meaning for a limit that is `durable`
+       |
+     8 |     consistency: leased
+       |     ^^^^^^^^^^^
+      ::: rules.yaml:7:5: it is this
+       |
+     7 |     durable: true
+       |     ^^^^^^^
+       = remove `consistency`: the database decides, and is never exceeded
+
+    rules.yaml:9:5: `strict` has no meaning for a limit that is `durable`
+       |
+     9 |     strict: true
+       |     ^^^^^^
+      ::: rules.yaml:7:5: it is this
+       |
+     7 |     durable: true
+       |     ^^^^^^^
+       = remove `strict`: the database decides, and is never exceeded
+    ");
+}
+
+#[test]
+fn durable_and_too_large() {
+    assert_snapshot!(said_of_limit("
+        unit: day
+        requests_per_unit: 9007199254740993
+        durable: true
+    "), @r"
+    rules.yaml:7:14: these numbers are too large for a count that is shared
+       |
+     7 |     durable: true
+       |              ^^^^
+       = write smaller numbers: a window may have 2^45 units (about 35 trillion)
+    ");
+}
+
+#[test]
+fn anchor_day_without_a_month() {
+    assert_snapshot!(said_of_limit("
+        calendar: week
+        requests: 10
+        anchor_day: 15
+    "), @r"
+    rules.yaml:7:5: `anchor_day` has no meaning without `calendar: month`
+       |
+     7 |     anchor_day: 15
+       |     ^^^^^^^^^^
+       = write `calendar: month` instead of `unit` or `period`, or remove it
+    ");
+}
+
+#[test]
+fn anchor_day_of_no_month() {
+    assert_snapshot!(said_of_limit("
+        calendar: month
+        requests: 10
+        anchor_day: 0
+    "), @r"
+    rules.yaml:7:17: `anchor_day` is 0, and months begin with day 1
+       |
+     7 |     anchor_day: 0
+       |                 ^
+       = write a number from 1 to 31
+    ");
+    assert_snapshot!(said_of_limit("
+        calendar: month
+        requests: 10
+        anchor_day: 32
+    "), @r"
+    rules.yaml:7:17: `anchor_day` is 32, and may be at most 31
+       |
+     7 |     anchor_day: 32
+       |                 ^^
+       = write a number up to 31
+    ");
+}
+
+#[test]
+fn durable_where_nothing_is_counted() {
+    assert_snapshot!(said_of_limit("
+        unlimited: true
+        durable: true
+    "), @r"
+    rules.yaml:6:5: `durable` has no meaning where `unlimited` is true
+       |
+     6 |     durable: true
+       |     ^^^^^^^
+       = remove `durable`, or remove `unlimited`
+    ");
+}

@@ -100,6 +100,14 @@ fn calendars() {
         "requests_per_unit: 9; calendar: month; zone: Europe/Berlin; algorithm: fixed_window",
         calendar(9, Calendar::new(CalendarUnit::Month, "Europe/Berlin", tick).unwrap()),
     );
+    check(
+        "requests: 9; calendar: month; anchor_day: 31",
+        calendar(9, Calendar::utc(CalendarUnit::Month, tick).anchored(31)),
+    );
+    check(
+        "requests: 9; calendar: month; durable: true",
+        calendar(9, Calendar::utc(CalendarUnit::Month, tick)),
+    );
 }
 
 #[test]
@@ -278,4 +286,29 @@ fn tiers_take_the_rest_from_around_them() {
         limits("requests: 5; unit: second; tiers: {a: {requests: 0}}"),
         [("a".to_owned(), Some(Blocked.into()))]
     );
+}
+
+#[test]
+fn durable() {
+    let plain = limit("requests: 1000; period: 1d; durable: true");
+    assert_eq!(plain.consistency, Some(Consistency::Durable));
+    assert_eq!(plain.fail_mode, FailMode::Closed, "nothing passes that nobody counts");
+    let Allowance::Quota(quota) = &plain.allowance else { panic!("no quota") };
+    assert!(matches!(quota.limit, Limit::FixedWindow(_)), "the database counts by windows");
+    assert_eq!(quota.leased.map(|terms| terms.node_max), Some(10), "a hundredth");
+
+    let chosen = limit("requests: 1000; period: 1d; durable: true; fail_mode: open; local_fraction: 0.2");
+    assert_eq!(chosen.fail_mode, FailMode::Open);
+    let Allowance::Quota(quota) = &chosen.allowance else { panic!("no quota") };
+    assert_eq!(quota.leased.map(|terms| terms.node_max), Some(200));
+
+    for exact in [
+        "requests: 99; period: 1d; durable: true",
+        "requests: 9999; period: 1d; durable: true; local_fraction: 0",
+    ] {
+        let Allowance::Quota(quota) = limit(exact).allowance else { panic!("no quota") };
+        assert_eq!(quota.leased, None, "{exact}: each unit is asked for");
+        assert!(quota.shared.is_some());
+    }
+    assert_eq!(limit("requests: 9; period: 1d; durable: false").consistency, None);
 }

@@ -15,7 +15,7 @@ fn every_key() -> Value {
     });
     let others = json!([
         {"requests": 5, "unit": "hour", "consistency": "exact", "lease_when_hot": true},
-        {"requests": 5, "calendar": "month", "zone": "UTC"},
+        {"requests": 5, "calendar": "month", "zone": "UTC", "anchor_day": 15, "durable": true},
         {"requests": 5, "unit": "hour", "sub_windows": 8, "jitter": true},
         {"requests": 5, "period": "1m", "algorithm": "leaky_bucket", "max_wait": "1s"},
     ]);

@@ -17,8 +17,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use arc_swap::ArcSwapOption;
 use tokio::sync::{Mutex, Notify};
 use tollgate_control::{
-    Change, ChangeError, Changed, Database, DatabaseAddress, DatabaseError, DatabaseSettings, Replica,
-    Version,
+    Change, ChangeError, Changed, Database, DatabaseAddress, DatabaseError, DatabaseSettings,
+    DurableAuthority, DurableSettings, Replica, Version,
 };
 
 use self::apply::{Applied, Step};
@@ -28,6 +28,8 @@ use crate::seldom::Seldom;
 
 /// The most changes that are asked for at once.
 const STEPS_MAX: usize = 1_000;
+/// The most questions about durable counts that wait for the database.
+const DURABLE_QUEUE_MAX: usize = 16_384;
 const NS_PER_MS: u64 = 1_000_000;
 
 /// What operators decide, and how far it is in force here.
@@ -144,8 +146,19 @@ impl Control {
             *applied = loading.finish(version, &self.gate);
             self.is_applied(&applied);
         }
+        self.keep_counts(&database);
         self.database.store(Some(Arc::new(database)));
         Ok(())
+    }
+
+    /// Has durable counts kept in the database.
+    fn keep_counts(&self, database: &Database) {
+        let Some(durable) = self.gate.durable() else { return };
+        let (node, seed) = (self.node.id().to_owned(), self.node.number());
+        let settings = DurableSettings { node, queue_max: DURABLE_QUEUE_MAX, seed };
+        durable.reach(DurableAuthority::start(database, Arc::clone(self.gate.clock()), settings));
+        // Until the first count of nodes. Each may have no more than its part, but nothing is admitted beyond a limit however many they are.
+        self.gate.engine().set_database_nodes(1);
     }
 
     async fn load_replica(&self) -> Result<(), DatabaseError> {

@@ -1,6 +1,7 @@
 //! What every protocol asks: the engine, the clock that times it, and the metrics that its verdicts are counted in.
 
 mod begun;
+mod durable;
 mod errands;
 mod hot_keys;
 mod rules;
@@ -8,14 +9,18 @@ mod rules;
 use std::fmt;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use http::HeaderMap;
 use tollgate::core::{Decision, Limit, Time};
 use tollgate::policy::{Consistency, FileSpec, PlacedLimit, Snapshot};
-use tollgate::{Clock, Engine, EngineError, EngineSettings, Request, RequestError, Throttle, Verdict};
+use tollgate::{
+    Clock, Engine, EngineError, EngineSettings, Keeper, Request, RequestError, Throttle, Verdict,
+};
 
 pub(crate) use self::begun::{Begun, Granted, has_held};
-use self::errands::Bell;
+use self::durable::Durable;
+use self::errands::Carriers;
 use self::hot_keys::Told;
 use self::rules::Sources;
 pub(crate) use self::rules::SwitchedNames;
@@ -64,14 +69,16 @@ pub struct Gate {
     access: Access,
     /// Where counters are shared, if they are.
     store: Option<Store>,
+    /// Where counts are kept that are durable, if there is a database.
+    durable: Option<Durable>,
     readiness: AtomicU8,
     sources: Mutex<Sources>,
     /// Calls whose numbers cannot be shared.
     unshared_throttles: Seldom,
     /// What was said of hot keys.
     told: Told,
-    /// Heard by whoever carries errands to the store.
-    bell: Bell,
+    /// Those who carry errands.
+    carriers: Carriers,
 }
 
 /// How far a gate is, as [`Gate::readiness`] has it.
@@ -89,11 +96,12 @@ impl Gate {
             settings,
             access: Access::default(),
             store: None,
+            durable: None,
             readiness: AtomicU8::new(STARTING),
             sources: Mutex::default(),
             unshared_throttles: Seldom::default(),
             told: Told::default(),
-            bell: Bell::default(),
+            carriers: Carriers::default(),
         })
     }
 
@@ -112,9 +120,15 @@ impl Gate {
         gate
     }
 
-    /// Whether counters are shared, so that an answer may have to be waited for.
+    /// A gate that keeps durable counts in a database, as soon as that is reached.
+    #[must_use]
+    pub(crate) fn with_database(self, deadline: Duration) -> Gate {
+        Gate { engine: self.engine.with_database(), durable: Some(Durable::new(deadline)), ..self }
+    }
+
+    /// Whether any counters are shared or durable, so that an answer may have to be waited for. That may change with the rules.
     pub(crate) fn is_sharing(&self) -> bool {
-        self.store.is_some()
+        self.engine.is_sharing()
     }
 
     pub(crate) fn store(&self) -> Option<&Store> {
@@ -129,6 +143,9 @@ impl Gate {
 
     /// What was denied by the rules before need not be by these. And those among them that cannot be shared are named.
     fn share_anew(&self) {
+        if let Some(durable) = &self.durable {
+            durable.forget_denials();
+        }
         let (Some(store), Some(snapshot)) = (&self.store, self.engine.snapshot()) else { return };
         store.forget_denials();
         for place in snapshot.places() {
@@ -253,7 +270,7 @@ impl Gate {
     pub(crate) fn metrics_text(&self) -> Result<String, fmt::Error> {
         let shards = self.store.as_ref().map(Store::stats).unwrap_or_default();
         let now = self.now();
-        let store = StoreStats { shards, leases: self.engine.lease_stats(now) };
+        let store = StoreStats { shards, leases: self.engine.lease_stats(Keeper::Store, now) };
         self.metrics.encode(self.engine.stats(), self.engine.hot_stats(now), store)
     }
 

@@ -143,12 +143,21 @@ async fn asked_by_operator(control: Option<&Control>) {
     }
 }
 
-/// Says which rules ask for more than a store in memory can give.
+/// Says how many rules ask for more than this server can give.
 fn warn_of_promises(gate: &Gate) {
     let Some(snapshot) = gate.snapshot() else { return };
-    let shared = |limit: &&PlacedLimit| !matches!(limit.consistency(), None | Some(Consistency::Local));
-    let rules = snapshot.places().flat_map(Place::limits).filter(shared).count();
-    if rules > 0 {
+    let limits = || snapshot.places().flat_map(Place::limits);
+    let shared =
+        |limit: &&PlacedLimit| matches!(limit.consistency(), Some(Consistency::Exact | Consistency::Leased));
+    let rules = limits().filter(|limit| limit.is_durable()).count();
+    if rules > 0 && gate.durable().is_none() {
+        tracing::warn!(
+            rules,
+            "rules ask for a durable count, but there is no database: this process alone decides, and forgets"
+        );
+    }
+    let rules = limits().filter(shared).count();
+    if rules > 0 && gate.store().is_none() {
         tracing::warn!(
             rules,
             "rules ask for a shared count, but the store is `memory`: this process alone decides"

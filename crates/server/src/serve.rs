@@ -14,8 +14,8 @@ use thiserror::Error;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
-use tollgate::EngineError;
 use tollgate::policy::Problems;
+use tollgate::{EngineError, Keeper};
 use tollgate_control::{DatabaseAddress, DatabaseError};
 use tower::Service as _;
 
@@ -131,15 +131,24 @@ pub async fn serve(settings: Settings) -> Result<Running, ServeError> {
     let (access, token_files) = Access::load(&settings.tokens)?;
     let gate = Gate::new(settings.gate.clone())?.with_access(access);
     let store = Store::open(&settings.store, settings.workers, Arc::clone(gate.clock()))?;
-    let gate = Arc::new(match store {
+    let gate = match store {
         Some(store) => gate.with_store(store),
         None => gate,
+    };
+    let gate = Arc::new(match settings.database_address() {
+        DatabaseAddress::Off => gate,
+        DatabaseAddress::Sqlite(_) | DatabaseAddress::Postgres(_) => {
+            gate.with_database(settings.database_deadline)
+        }
     });
     let rules = Rules::load(settings.rules.clone(), &gate).map_err(ServeError::Rules)?;
     let control = find_control(&settings, &gate).await?;
     let (workers, _threads) = Workers::start(settings.workers).map_err(ServeError::Threads)?;
-    if gate.is_sharing() {
+    if gate.store().is_some() {
         reach_store(&gate, &workers).await;
+    }
+    if gate.durable().is_some() {
+        tokio::spawn(Gate::run_errands(Arc::downgrade(&gate), Keeper::Database));
     }
     let mut starting = Starting {
         workers: Arc::new(workers),
@@ -214,7 +223,10 @@ impl Running {
             }
         };
         let is_drained = tokio::time::timeout(self.drain_timeout, drained).await.is_ok();
-        if self.gate.is_sharing() {
+        if self.gate.durable().is_some() {
+            self.gate.return_leases(Keeper::Database).await;
+        }
+        if self.gate.store().is_some() {
             self.return_leases().await;
         }
         is_drained
@@ -224,7 +236,7 @@ impl Running {
     async fn return_leases(&self) {
         let (gate, (sender, returned)) = (Arc::clone(&self.gate), oneshot::channel::<()>());
         let give_back = async move {
-            gate.return_leases().await;
+            gate.return_leases(Keeper::Store).await;
             drop(sender);
         };
         self.workers.hand_out(Box::new(move || drop(tokio::spawn(give_back)))).await;
@@ -283,7 +295,7 @@ async fn reach_store(gate: &Arc<Gate>, workers: &Workers) {
             let _ = sender.send(is_reached).await; // Nobody may want to know any more.
             drop(sender);
             let gate = Arc::downgrade(&gate);
-            Gate::run_errands(gate).await;
+            Gate::run_errands(gate, Keeper::Store).await;
         });
     };
     workers.on_each(reach).await;

@@ -81,6 +81,8 @@ pub struct Settings {
     pub data: PathBuf,
     /// Where what operators change is kept; a file in `data`, if nothing is said.
     pub database: Option<DatabaseAddress>,
+    /// The longest that a decision waits for the database.
+    pub database_deadline: Duration,
     /// Where counters are kept.
     pub store: StoreSettings,
     /// How requests are answered.
@@ -114,6 +116,7 @@ impl Default for Settings {
             admin_api: AdminSettings::default(),
             data: PathBuf::from("data"),
             database: None,
+            database_deadline: Duration::from_millis(500),
             store: StoreSettings::default(),
             gate: GateSettings::default(),
             workers: std::thread::available_parallelism().map_or(1, usize::from),

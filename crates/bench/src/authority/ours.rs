@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::sleep;
-use tollgate::{Clock, DecidedBy, Engine, EngineSettings, Request, Source, Step};
+use tollgate::{Clock, DecidedBy, Engine, EngineSettings, Keeper, Request, Source, Step};
 use tollgate_redis::{Authority, Fleet, Settings};
 
 use super::Bucket;
@@ -85,7 +85,7 @@ impl Ours {
     /// Carries the engine's errands, for as long as somebody lets it.
     pub(super) async fn run_errands(self: Arc<Ours>) {
         loop {
-            let errands = self.engine.take_errands(ERRANDS_MAX);
+            let errands = self.engine.take_errands(Keeper::Store, ERRANDS_MAX);
             if errands.is_empty() {
                 self.engine.tend(self.clock.now());
                 sleep(ERRANDS_INTERVAL).await;

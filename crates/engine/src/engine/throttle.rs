@@ -8,6 +8,7 @@ use tollgate_store::hot::{Leasing, ShardId, Sighting};
 use tollgate_store::{Charge, Key};
 
 use super::{Borrowed, Engine};
+use crate::fleet::Keeper;
 use crate::hot::{KeyName, SAMPLER, Seen, shown_bytes};
 use crate::pending;
 
@@ -89,7 +90,8 @@ impl Engine {
     /// Goes on with a call that the authority was asked about: see [`Throttle::question`]. Without a grant, this process's share decides.
     pub fn resume_throttle(&self, throttle: &Throttle, grant: Result<Grant, Failure>, now: Time) -> Decision {
         let Ok(Grant { decision, .. }) = grant else {
-            let share = Throttle { limit: self.share_of(&throttle.limit, None), ..throttle.clone() };
+            let share =
+                Throttle { limit: self.share_of(Keeper::Store, &throttle.limit, None), ..throttle.clone() };
             return self.decide_throttle(&share, now);
         };
         self.observe_throttle(throttle, &decision, now);

@@ -20,6 +20,8 @@ pub(super) struct Approach<'a> {
     /// Whose counters, one for each limit of the place.
     pub(super) keys: Usual<Key>,
     pub(super) tier: Option<&'a str>,
+    /// The tenant that its descriptor names, if its domain says which entry does.
+    pub(super) tenant: Option<&'a str>,
     /// How its tenant stands, if that has terms of its own, or had some.
     pub(super) standing: Option<Standing<'a>>,
     /// How many hundredths of its limits it may have, if an operator has said so.
@@ -63,7 +65,7 @@ impl<'a> Meeting<'a> {
         let told = standing.and_then(Standing::tier);
         let tier = told.or_else(|| tenant.and_then(|tenant| domain.tier_of_tenant(tenant)));
         let percent = self.treatments.get(at).and_then(|treatment| treatment.percent);
-        Some(Approach { place_index, place, counted, keys, tier, standing, percent, pin })
+        Some(Approach { place_index, place, counted, keys, tier, tenant, standing, percent, pin })
     }
 
     pub(super) fn approach_policy(
@@ -79,7 +81,7 @@ impl<'a> Meeting<'a> {
         let standing = snapshot.standing(key, self.now);
         let tier = tier.or_else(|| standing.and_then(Standing::tier));
         let percent = self.treatments.first().and_then(|treatment| treatment.percent);
-        Approach { place_index, place, counted, keys, tier, standing, percent, pin }
+        Approach { place_index, place, counted, keys, tier, tenant: None, standing, percent, pin }
     }
 
     /// The place whose rule applies to a descriptor, unless that brings its own limit along.

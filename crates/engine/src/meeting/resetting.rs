@@ -9,7 +9,7 @@ use tollgate_store::authority::{Act, Directed, Pin, Question};
 
 use super::Meeting;
 use crate::engine::hold_key;
-use crate::fleet::SharedCounter;
+use crate::fleet::{Keeper, SharedCounter};
 use crate::key::KeyBuffer;
 use crate::request::Subject;
 use crate::verdict::Status;
@@ -29,7 +29,7 @@ impl Meeting<'_> {
             // Where it was counted otherwise, it has another name at the authority.
             let bytes = hold_key(self.request, &self.answer, self.snapshot, index, key_buffer);
             let (Some(bytes), Some(place), Some(placed)) = (bytes, place, placed) else { continue };
-            let pin = self.pin(index, place);
+            let pin = if placed.is_durable() { Some(Pin::DATABASE) } else { self.pin(index, place) };
             for quota in placed.ever_counted() {
                 self.forget(charge.key, &quota.limit, Some(placed));
                 if let Some(counter) = self.engine.shared_counter(bytes, quota, placed.consistency()) {
@@ -57,9 +57,10 @@ impl Meeting<'_> {
         let engine = self.engine;
         engine.ledger.reset(key, limit);
         // What was counted here while the authority was away may be kept in another way.
-        let share = engine.share_of(limit, placed.and_then(PlacedLimit::local_percent));
+        let keeper = Keeper::of(placed.and_then(PlacedLimit::consistency));
+        let share = engine.share_of(keeper, limit, placed.and_then(PlacedLimit::local_percent));
         engine.ledger.reset(key, &share);
-        if let Some(purses) = engine.purses() {
+        if let Some(purses) = engine.purses(keeper) {
             purses.give_up(key.number(limit.shape()), self.now);
         }
     }

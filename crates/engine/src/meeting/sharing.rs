@@ -8,7 +8,9 @@ use tollgate_store::Charge;
 use tollgate_store::authority::{Act, Question};
 
 use super::{Meeting, Shared};
+use crate::account::AccountOf;
 use crate::engine::Scratch;
+use crate::fleet::SharedCounter;
 use crate::leasing::LeasedCharge;
 use crate::pending::{Asked, Pending, Taken, act, unasked};
 use crate::verdict::{DecidedBy, Force, Usual};
@@ -32,13 +34,14 @@ impl Meeting<'_> {
         let ruling = &mut self.answer.rulings[shared.index];
         let is_plain = charge.intent == Intent::Take && ruling.force == Force::Enforced;
         let Some(terms) = shared.leased.filter(|_| is_plain) else { return false };
-        let Shared { index, ref counter, pin, .. } = *shared;
+        let Shared { index, ref counter, pin, account, .. } = *shared;
         let leased = LeasedCharge {
             index,
             charge: *charge,
             intent: charge.intent,
             counter,
             pin,
+            account,
             terms,
             is_lent: false,
         };
@@ -64,11 +67,11 @@ impl Meeting<'_> {
         let (passes, taken) = self.take_here(scratch);
         let shared = std::mem::take(&mut self.shared);
         let (mut asked, mut questions, mut spent) = (Usual::new(), Usual::new(), Usual::new());
-        let books_quota = |shared: &Shared| self.is_booking_quota(shared.index);
+        let books_quota = |shared: &Shared<'_>| self.is_booking_quota(shared.index);
         let any_books_quota = !unbooked.is_empty() || shared.iter().any(books_quota);
         for (shared, refund) in shared.into_iter().zip(refunds) {
             let books_later = self.is_booking_quota(shared.index);
-            let Shared { index, counter, pin, terms, leased, is_tried, .. } = shared;
+            let Shared { index, counter, pin, account, terms, leased, is_tried, .. } = shared;
             let Charge { key, limit, cost, intent, .. } = self.charges[index];
             let is_quota = self.answer.rulings[index].force == Force::Quota;
             let (is_asked, intent) = match intent {
@@ -86,6 +89,7 @@ impl Meeting<'_> {
                 intent,
                 counter: &counter,
                 pin,
+                account,
                 terms,
                 is_lent: intent != Intent::Book,
             });
@@ -102,8 +106,9 @@ impl Meeting<'_> {
                 let act = refund.unwrap_or_else(|| act(intent, cost));
                 let limit = limit.clone();
                 asked.push(Asked { index, key, limit, cost, intent, books_later, terms, purse });
-                questions
-                    .push((Question { key: counter.name, limit: counter.limit, act, account: None }, pin));
+                let SharedCounter { name: key, limit } = counter;
+                let account = account.map(AccountOf::written);
+                questions.push((Question { key, limit, act, account }, pin));
             } else {
                 let ruling = &mut self.answer.rulings[index];
                 (ruling.decision, ruling.decided_by) = (unasked(limit), DecidedBy::Nobody);
@@ -145,7 +150,7 @@ impl Meeting<'_> {
 
     /// What gives units of a shared limit back, where that is what the descriptor asks. The authority counts them at its own time, which
     /// nobody here knows exactly.
-    fn refund(&self, shared: &Shared) -> Option<Act> {
+    fn refund(&self, shared: &Shared<'_>) -> Option<Act> {
         let charge = &self.charges[shared.index];
         let is_refund = self.answer.rulings[shared.index].force == Force::Refund
             && charge.intent != Intent::Peek

@@ -18,6 +18,7 @@ use crate::rule::{Allowance, Period, Quota};
 pub(super) struct Shape {
     pub(super) algorithm: Named,
     pub(super) zone: Found<String>,
+    pub(super) anchor_day: Found<u8>,
     pub(super) sub_windows: Found<u64>,
     pub(super) max_wait: Found<Duration>,
     pub(super) jitter: bool,
@@ -31,6 +32,7 @@ impl Shape {
     pub(super) fn how(&self) -> How {
         How {
             zone: self.zone.given().map(|given| given.value.as_str().into()),
+            anchor_day: self.anchor_day.given().map(|given| given.value),
             sub_windows: self.sub_windows.given().map(|given| given.value),
             max_wait: self.max_wait.given().map(|given| given.value),
             jitter: self.jitter,

@@ -11,11 +11,16 @@ pub(super) struct LeaseAsked {
     pub(super) local_fraction: Found<u8>,
     pub(super) strict: Found<bool>,
     pub(super) lease_when_hot: Found<bool>,
+    pub(super) durable: Found<bool>,
 }
 
 impl LeaseAsked {
     fn is_leased(&self) -> bool {
         self.consistency.given().is_some_and(|given| given.value == Consistency::Leased)
+    }
+
+    pub(super) fn is_durable(&self) -> bool {
+        self.durable.given().is_some_and(|given| given.value)
     }
 
     fn is_leased_when_hot(&self) -> bool {
@@ -26,6 +31,10 @@ impl LeaseAsked {
 impl Reader<'_, '_> {
     /// Whether units are leased at times. Says so if the keys do not go together.
     pub(super) fn check_leasing(&mut self, asked: &LeaseAsked) -> bool {
+        if asked.is_durable() {
+            self.check_durable(asked);
+            return true;
+        }
         let is_hot = asked.lease_when_hot.given().filter(|given| given.value);
         if let (Some(hot), Some(consistency)) = (is_hot, asked.consistency.given())
             && consistency.value != Consistency::Exact
@@ -54,17 +63,42 @@ impl Reader<'_, '_> {
         is_leased
     }
 
+    /// What is kept in the database is decided in one way only.
+    fn check_durable(&mut self, asked: &LeaseAsked) {
+        let Some(durable) = asked.durable.given() else { return };
+        let others = [
+            asked.consistency.given().map(|given| (given.key, given.key_mark)),
+            asked.strict.given().map(|given| (given.key, given.key_mark)),
+            asked.lease_when_hot.given().map(|given| (given.key, given.key_mark)),
+        ];
+        for (key, mark) in others.into_iter().flatten() {
+            let what = format!("`{key}` has no meaning for a limit that is `durable`");
+            let problem = Problem::new(self.page.position(mark), what)
+                .also(self.page.position(durable.key_mark), "it is this")
+                .hint(format!("remove `{key}`: the database decides, and is never exceeded"));
+            self.problems.push(problem);
+        }
+    }
+
     /// Lets units be leased, where that is asked for. Whoever asks for it while a key is hot must be able to have it.
     pub(super) fn lease<'a>(
         &mut self,
         asked: &LeaseAsked,
         allowances: impl Iterator<Item = &'a mut Allowance>,
     ) {
+        let local_percent = asked.local_fraction.given().map(|given| given.value);
+        if asked.is_durable() {
+            for allowance in allowances {
+                if let Allowance::Quota(quota) = allowance {
+                    quota.lease_durably(local_percent);
+                }
+            }
+            return;
+        }
         if !(asked.is_leased() || asked.is_leased_when_hot()) {
             return;
         }
         let is_strict = asked.strict.given().is_some_and(|given| given.value);
-        let local_percent = asked.local_fraction.given().map(|given| given.value);
         let (mut counts, mut leases) = (false, false);
         for allowance in allowances {
             let Allowance::Quota(quota) = allowance else { continue };

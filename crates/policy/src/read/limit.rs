@@ -1,5 +1,7 @@
 //! A `rate_limit`: how much, how it is counted, and how it behaves.
 
+use tollgate_core::CalendarUnit;
+
 use super::Reader;
 use super::allowance::{CALENDAR_UNITS, Shape};
 use super::fields::{Fields, Found, Given};
@@ -17,7 +19,14 @@ struct Draft {
     named: Found<Named>,
     shape: Shape,
     jitter: Found<bool>,
+    durable: Found<bool>,
     tiers: Vec<(String, Numbers)>,
+}
+
+impl Draft {
+    fn is_durable(&self) -> bool {
+        self.durable.given().is_some_and(|given| given.value)
+    }
 }
 
 impl Reader<'_, '_> {
@@ -49,15 +58,21 @@ impl Reader<'_, '_> {
         let local_fraction = self.field(fields, "local_fraction", Reader::fraction);
         let strict = self.field(fields, "strict", Reader::boolean);
         let lease_when_hot = self.field(fields, "lease_when_hot", Reader::boolean);
-        let asked = LeaseAsked { consistency, local_fraction, strict, lease_when_hot };
+        let durable = draft.durable;
+        let asked = LeaseAsked { consistency, local_fraction, strict, lease_when_hot, durable };
         if !self.check_leasing(&asked) {
             self.check_fail_mode(&fail_mode, &asked.local_fraction);
         }
         let (mut allowance, mut tiers) = (allowance.flatten()?, tiers);
         self.lease(&asked, std::iter::once(&mut allowance).chain(tiers.iter_mut().map(|(_, tier)| tier)));
-        let LeaseAsked { consistency, local_fraction, strict, lease_when_hot } = asked;
+        let is_durable = asked.is_durable();
+        let LeaseAsked { consistency, local_fraction, strict, lease_when_hot, .. } = asked;
         let allowances = std::iter::once(&allowance).chain(tiers.iter().map(|(_, allowance)| allowance));
-        self.check_consistency(&consistency, allowances);
+        let shared = consistency.given().filter(|given| given.value != Consistency::Local);
+        let kept = draft.durable.given().filter(|given| given.value);
+        let asked_at = kept.map(|given| given.mark).or(shared.map(|given| given.mark));
+        self.check_numbers_fit((asked_at, is_durable), allowances);
+        let fail_mode_default = if is_durable { FailMode::Closed } else { FailMode::default() };
         Some(RuleLimit {
             name,
             replaces,
@@ -65,8 +80,8 @@ impl Reader<'_, '_> {
             tiers,
             overshoot: overshoot.value().unwrap_or_default(),
             enforce_percent: enforce_percent.value().unwrap_or(100),
-            consistency: consistency.value(),
-            fail_mode: fail_mode.value().unwrap_or_default(),
+            consistency: if is_durable { Some(Consistency::Durable) } else { consistency.value() },
+            fail_mode: fail_mode.value().unwrap_or(fail_mode_default),
             local_percent: local_fraction.value(),
             strict: strict.value().unwrap_or_default(),
             counting: self.counting(&draft, lease_when_hot.value().unwrap_or_default()),
@@ -76,8 +91,9 @@ impl Reader<'_, '_> {
     /// What other numbers would be counted by.
     fn counting(&self, draft: &Draft, lease_when_hot: bool) -> Counting {
         let Numbers { units, period, burst, .. } = draft.numbers;
+        let durably = draft.is_durable().then_some(Named::FixedWindow);
         Counting {
-            named: draft.named.given().map(|given| given.value),
+            named: draft.named.given().map(|given| given.value).or(durably),
             default: self.default_algorithm,
             how: draft.shape.how(),
             units: units.value(),
@@ -97,16 +113,23 @@ impl Reader<'_, '_> {
             .field(fields, "algorithm", |reader, entry| reader.choice(entry, keys::ALGORITHMS, &Named::ALL));
         let jitter = self.field(fields, "jitter", Reader::boolean);
         let sub_windows = self.field(fields, "sub_windows", Reader::whole);
+        let durable = self.field(fields, "durable", Reader::boolean);
+        let anchor_day = self.field(fields, "anchor_day", Reader::day_of_month);
         let mut shape = Shape {
             algorithm: Named::SlidingWindow,
             zone: self.field(fields, "zone", Reader::text),
+            anchor_day,
             sub_windows,
             max_wait: self.field(fields, "max_wait", Reader::duration),
             jitter: jitter.given().is_some_and(|given| given.value),
         };
-        shape.algorithm = self.algorithm(&named, &numbers, &shape);
+        let is_durable = durable.given().is_some_and(|given| given.value);
+        shape.algorithm = match named.given() {
+            None if is_durable => Named::FixedWindow,
+            _ => self.algorithm(&named, &numbers, &shape),
+        };
         let tiers = self.tiers(fields);
-        Draft { numbers, named, shape, jitter, tiers }
+        Draft { numbers, named, shape, jitter, durable, tiers }
     }
 
     /// The algorithm that is named, or that the other keys imply.
@@ -136,6 +159,25 @@ impl Reader<'_, '_> {
         let algorithm = shape.algorithm;
         let calendar = draft.numbers.period.given().filter(|period| period.value.length().is_none());
         let mut ok = self.check_burst(&draft.numbers, shape);
+        if let (Some(durable), Some(named)) = (draft.durable.given(), draft.named.given())
+            && draft.is_durable()
+            && algorithm != Named::FixedWindow
+        {
+            let what = format!("the database counts by windows, not by a `{}`", algorithm.name());
+            let problem = Problem::new(self.page.position(named.mark), what)
+                .also(self.page.position(durable.key_mark), "it is kept there because of this")
+                .hint("remove `algorithm`, or write `algorithm: fixed_window`; or remove `durable`");
+            self.problems.push(problem);
+            ok = false;
+        }
+        if let Some(anchor) = shape.anchor_day.given()
+            && calendar.is_none_or(|calendar| calendar.value != Period::Calendar(CalendarUnit::Month))
+        {
+            let what = "`anchor_day` has no meaning without `calendar: month`";
+            let hint = "write `calendar: month` instead of `unit` or `period`, or remove it";
+            self.wrong(anchor.key_mark, what, hint);
+            ok = false;
+        }
         if let Some(wait) = shape.max_wait.given().filter(|_| algorithm != Named::LeakyBucket) {
             ok = self.misfit(wait, algorithm, "write `algorithm: leaky_bucket` for a queue, or remove it");
         }
@@ -211,6 +253,8 @@ impl Reader<'_, '_> {
         let marks = [
             draft.named.given().map(|given| (given.key, given.key_mark)),
             shape.zone.given().map(|given| (given.key, given.key_mark)),
+            shape.anchor_day.given().map(|given| (given.key, given.key_mark)),
+            draft.durable.given().map(|given| (given.key, given.key_mark)),
             shape.sub_windows.given().map(|given| (given.key, given.key_mark)),
             shape.max_wait.given().map(|given| (given.key, given.key_mark)),
             draft.jitter.given().map(|given| (given.key, given.key_mark)),
@@ -222,21 +266,23 @@ impl Reader<'_, '_> {
         true
     }
 
-    /// Whoever asks for a shared count must be able to have one.
-    fn check_consistency<'a>(
+    /// Whoever asks for a count that others share must be able to have one. The mark is where that is asked for.
+    fn check_numbers_fit<'a>(
         &mut self,
-        consistency: &Found<Consistency>,
+        (mark, is_durable): (Option<Mark>, bool),
         mut allowances: impl Iterator<Item = &'a Allowance>,
     ) {
-        let Some(given) = consistency.given().filter(|given| given.value != Consistency::Local) else {
-            return;
-        };
+        let Some(mark) = mark else { return };
         let cannot = |allowance: &Allowance| matches!(allowance, Allowance::Quota(quota) if quota.shared.is_none() && quota.units > 0);
         if allowances.any(cannot) {
             let what = "these numbers are too large for a count that is shared";
-            let hint = "write `consistency: local`, or smaller numbers: a shared count can tell apart 2^53 \
-                        (about 9 quadrillion) unit-seconds";
-            self.wrong(given.mark, what, hint);
+            let hint = if is_durable {
+                "write smaller numbers: a window may have 2^45 units (about 35 trillion)"
+            } else {
+                "write `consistency: local`, or smaller numbers: a shared count can tell apart 2^53 \
+                 (about 9 quadrillion) unit-seconds"
+            };
+            self.wrong(mark, what, hint);
         }
     }
 
@@ -304,6 +350,7 @@ impl Reader<'_, '_> {
         let shape = Shape {
             algorithm,
             zone: draft.shape.zone.clone(),
+            anchor_day: draft.shape.anchor_day,
             sub_windows: draft.shape.sub_windows,
             max_wait: draft.shape.max_wait,
             jitter: draft.shape.jitter,

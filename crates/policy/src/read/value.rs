@@ -89,6 +89,17 @@ impl Reader<'_, '_> {
         None
     }
 
+    /// A day of a month.
+    pub(super) fn day_of_month(&mut self, entry: &Entry) -> Option<u8> {
+        let day = self.whole_up_to(entry, 31).and_then(|day| u8::try_from(day).ok())?;
+        if day == 0 {
+            let what = format!("`{}` is 0, and months begin with day 1", entry.key);
+            self.wrong(entry.value.mark, what, "write a number from 1 to 31");
+            return None;
+        }
+        Some(day)
+    }
+
     /// A part of a whole, from 0 to 1, in percent.
     pub(super) fn fraction(&mut self, entry: &Entry) -> Option<u8> {
         let scalar = self.scalar(entry, "a number from 0 to 1")?;

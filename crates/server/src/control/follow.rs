@@ -14,6 +14,8 @@ const LOOK_INTERVAL_FILE: Duration = Duration::from_millis(250);
 const LOOK_INTERVAL_SERVER: Duration = Duration::from_secs(5);
 /// How often this node tells that it is there.
 const BEAT_INTERVAL: Duration = Duration::from_secs(2);
+/// A node that has told of itself within this time counts as present.
+const PRESENT_FOR_MS: i64 = 10_000;
 /// How long to wait before a database that is away is looked for again.
 const AWAY_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -98,6 +100,17 @@ impl Control {
         let (now_ms, rules) = (now_ms(&self.gate), self.gate.rules_fingerprint());
         if let Err(error) = database.beat(&self.node.state(self.applied(), rules, now_ms), now_ms).await {
             self.tell_of_trouble(&error);
+        } else if self.gate.durable().is_some() {
+            self.count_nodes(database, now_ms).await;
+        }
+    }
+
+    /// Lets the engine know how many processes count in the same database, so that each leaves the others their part.
+    async fn count_nodes(&self, database: &Database, now_ms: i64) {
+        let since_ms = now_ms.saturating_sub(PRESENT_FOR_MS);
+        if let Ok(nodes) = database.nodes(now_ms).await {
+            let present = nodes.iter().filter(|node| node.seen_at_ms >= since_ms).count();
+            self.gate.engine().set_database_nodes(u32::try_from(present).unwrap_or(u32::MAX));
         }
     }
 

@@ -7,6 +7,7 @@ use tollgate_control::{NodeState, Version};
 /// Who this is: one process, from its start to its end.
 pub(super) struct Node {
     id: String,
+    number: u64,
     name: String,
     started_at_ms: i64,
 }
@@ -14,17 +15,23 @@ pub(super) struct Node {
 impl Node {
     pub(super) fn new(started_at_ms: i64) -> Node {
         // Without randomness the process has an id of its own all the same.
-        let id = getrandom::u64().unwrap_or_else(|_| u64::from(std::process::id()));
+        let number = getrandom::u64().unwrap_or_else(|_| u64::from(std::process::id()));
         let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         let name = match name.trim() {
             "" => "unknown",
             name => name,
         };
-        Node { id: format!("{id:016x}"), name: format!("{name}/{}", std::process::id()), started_at_ms }
+        let (id, name) = (format!("{number:016x}"), format!("{name}/{}", std::process::id()));
+        Node { id, number, name, started_at_ms }
     }
 
     pub(super) fn id(&self) -> &str {
         &self.id
+    }
+
+    /// A number that no other node has.
+    pub(super) fn number(&self) -> u64 {
+        self.number
     }
 
     /// How far it is at a moment.

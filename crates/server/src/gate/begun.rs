@@ -123,10 +123,10 @@ impl Gate {
         decision
     }
 
-    /// Decides a call whose numbers are too large for shared counters. Whoever runs the server is told so, now and then.
+    /// Decides a call that this process counts alone. Where counters are shared, its numbers are too large for that: whoever runs the server is told so, now and then.
     pub(crate) fn decide_unshared_throttle(&self, throttle: &Throttle) -> Decision {
         let now = self.clock.now();
-        if self.unshared_throttles.is_to_be_told(now) {
+        if self.store.is_some() && self.unshared_throttles.is_to_be_told(now) {
             let burst = throttle.limit().capacity();
             tracing::warn!(
                 burst,
@@ -136,21 +136,6 @@ impl Gate {
         let decision = self.engine.decide_throttle(throttle, now);
         self.observe_throttles(std::slice::from_ref(throttle), &[decision], now);
         decision
-    }
-
-    /// Asks shared counters, all at once.
-    pub(crate) async fn ask(&self, questions: &[Directed]) -> Vec<Granted> {
-        match &self.store {
-            Some(store) => store.ask(questions).await,
-            None => vec![Err(Failure::NotAsked); questions.len()],
-        }
-    }
-
-    /// Tells shared counters what nobody waits for.
-    pub(super) fn send(&self, questions: Vec<Directed>) {
-        if let Some(store) = self.store.as_ref().filter(|_| !questions.is_empty()) {
-            store.send(questions);
-        }
     }
 }
 

@@ -1,49 +1,76 @@
-//! What the engine needs of shared counters besides answers to requests: the next units to spend, and what it gives back.
+//! What the engine needs of shared and durable counters besides answers to requests: the next units to spend, and what it gives back.
 //!
-//! A request that leaves an errand behind rings; one of the threads that serve requests hears it and carries all errands that wait, together. No request
-//! waits for them.
+//! A request that leaves an errand behind rings; somebody hears it and carries all errands that wait, together. No request waits for them. To the store they are
+//! carried by the threads that serve requests, since those have the connections; to the database by the threads behind.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::sync::Notify;
-use tollgate::Errand;
 use tollgate::authority::{Directed, Failure};
+use tollgate::{Errand, Keeper};
 
 use super::{Gate, Granted};
 
-/// The most errands that a thread carries together: requests that ask wait behind them.
+/// The most errands that are carried together: requests that ask wait behind them.
 const TOGETHER_MAX: usize = 128;
 /// How long a server that ends waits until all that it had leased has come back.
 const RETURN_PATIENCE: Duration = Duration::from_secs(1);
+/// How often it looks whether errands are still under way then.
+const RETURN_LOOKS: Duration = Duration::from_millis(2);
 
-/// Rings when there are errands, or when there will be none any more.
+/// Those who carry errands, for each who keeps counters.
 #[derive(Default)]
-pub(super) struct Bell(Arc<Notify>);
+pub(super) struct Carriers {
+    to_store: Carrier,
+    to_database: Carrier,
+}
 
-impl Drop for Bell {
+/// Those who carry errands to one who keeps counters.
+#[derive(Default)]
+struct Carrier {
+    /// Rings when there are errands, or when there will be none any more.
+    bell: Arc<Notify>,
+    /// How many have errands under way.
+    under_way: AtomicUsize,
+}
+
+impl Drop for Carrier {
     fn drop(&mut self) {
-        self.0.notify_waiters();
+        self.bell.notify_waiters();
+    }
+}
+
+impl Carriers {
+    fn to(&self, keeper: Keeper) -> &Carrier {
+        match keeper {
+            Keeper::Store => &self.to_store,
+            Keeper::Database => &self.to_database,
+        }
     }
 }
 
 impl Gate {
     /// Has errands carried, if there are any.
     pub(crate) fn ring(&self) {
-        if self.engine.has_errands() {
-            self.bell.0.notify_one();
+        for keeper in Keeper::ALL {
+            if self.engine.has_errands(keeper) {
+                self.carriers.to(keeper).bell.notify_one();
+            }
         }
     }
 
-    /// Carries errands for as long as there is a gate. Meant to run on every thread that serves requests.
-    pub(crate) async fn run_errands(gate: Weak<Gate>) {
-        let Some(bell) = gate.upgrade().map(|gate| Arc::clone(&gate.bell.0)) else { return };
+    /// Carries errands for as long as there is a gate. Those to the store are meant to be carried by every thread that serves requests.
+    pub(crate) async fn run_errands(gate: Weak<Gate>, keeper: Keeper) {
+        let bell = gate.upgrade().map(|gate| Arc::clone(&gate.carriers.to(keeper).bell));
+        let Some(bell) = bell else { return };
         loop {
             let rung = bell.notified();
             match gate.upgrade() {
                 None => return,
-                Some(gate) if gate.engine.has_errands() => {
-                    gate.carry(gate.engine.take_errands(TOGETHER_MAX)).await;
+                Some(gate) if gate.engine.has_errands(keeper) => {
+                    gate.carry(keeper).await;
                     continue;
                 }
                 Some(_) => {}
@@ -52,39 +79,61 @@ impl Gate {
         }
     }
 
-    /// Gives back everything that was leased, before the server ends. Meant to run on a thread that serves requests.
-    pub(crate) async fn return_leases(&self) {
+    /// Gives back everything that was leased of one who keeps counters, before the server ends. To the store, it is meant to run on a thread that serves requests.
+    pub(crate) async fn return_leases(&self, keeper: Keeper) {
         let returned = async {
             loop {
-                let is_all = self.engine.close_leases(self.now());
-                while self.engine.has_errands() {
-                    let errands = self.engine.take_errands(TOGETHER_MAX);
-                    let questions = errands.into_iter().map(|errand| errand.question).collect();
-                    self.run(questions).await;
+                let is_all = self.engine.close_leases(keeper, self.now());
+                while self.engine.has_errands(keeper) {
+                    self.carry(keeper).await;
                 }
-                if is_all {
+                // What others have under way may be granted yet, and is to be given back then.
+                let is_over = self.carriers.to(keeper).under_way.load(Ordering::Acquire) == 0;
+                if is_all && is_over && !self.engine.has_errands(keeper) {
                     return;
                 }
+                tokio::time::sleep(RETURN_LOOKS).await;
             }
         };
         if tokio::time::timeout(RETURN_PATIENCE, returned).await.is_err() {
-            tracing::warn!("not all leases could be given back: what is left of them ends within seconds");
+            tracing::warn!("not all leases could be given back: what is left of them ends by itself");
         }
     }
 
-    async fn carry(&self, errands: Vec<Errand>) {
+    /// Carries the errands that wait.
+    async fn carry(&self, keeper: Keeper) {
+        let under_way = UnderWay::new(&self.carriers.to(keeper).under_way);
+        let errands: Vec<Errand> = self.engine.take_errands(keeper, TOGETHER_MAX);
         let questions: Vec<Directed> = errands.iter().map(|errand| errand.question.clone()).collect();
-        let granted = self.run(questions).await;
+        let granted = self.run(keeper, questions).await;
         let now = self.now();
         for (errand, granted) in errands.into_iter().zip(granted) {
             self.engine.settle(errand, granted, now);
         }
+        drop(under_way);
     }
 
-    async fn run(&self, questions: Vec<Directed>) -> Vec<Granted> {
-        match &self.store {
-            Some(store) => store.run_errands(questions).await,
-            None => vec![Err(Failure::NotAsked); questions.len()],
+    async fn run(&self, keeper: Keeper, questions: Vec<Directed>) -> Vec<Granted> {
+        match (keeper, &self.store, &self.durable) {
+            (Keeper::Store, Some(store), _) => store.run_errands(questions).await,
+            (Keeper::Database, _, Some(durable)) => durable.run_errands(questions).await,
+            _ => vec![Err(Failure::NotAsked); questions.len()],
         }
+    }
+}
+
+/// Counts as under way until it is dropped. Whoever sees it gone (acquire) sees what was settled before (release).
+struct UnderWay<'a>(&'a AtomicUsize);
+
+impl<'a> UnderWay<'a> {
+    fn new(count: &'a AtomicUsize) -> UnderWay<'a> {
+        count.fetch_add(1, Ordering::Relaxed);
+        UnderWay(count)
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Release);
     }
 }

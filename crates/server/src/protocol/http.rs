@@ -84,12 +84,7 @@ pub(crate) async fn serve<I>(mut stream: Stream<I>, service: Service, mut drain:
 where
     I: AsyncRead + AsyncWrite + Unpin,
 {
-    // The short way answers at once. Where counters are shared, answers may have to be waited for.
-    let left = if service.gate.is_sharing() {
-        Left::All
-    } else {
-        quick::serve(&mut stream, &service.gate, &mut drain).await
-    };
+    let left = quick::serve(&mut stream, &service.gate, &mut drain).await;
     let answer = move |request| service.clone().answer(request);
     match left {
         Left::Nothing => {}

@@ -100,6 +100,9 @@ settings! {
     "database", "TOLLGATE_DATABASE", None, "DATABASE",
         "Where what operators change is kept: sqlite:PATH, postgres://USER:PASSWORD@HOST/NAME, or `off` [default: sqlite:DATA/tollgate.db]",
         |settings, text| { settings.database = Some(text.parse().map_err(SettingError::Database)?); Ok(()) };
+    "database_deadline", "TOLLGATE_DATABASE_DEADLINE", None, "TIME",
+        "The longest that a decision on a `durable` limit waits for the database, where it has no units at hand; then the rule's `fail_mode` decides [default: 500ms]",
+        |settings, text| { settings.database_deadline = duration(text)?; Ok(()) };
     "store", "TOLLGATE_STORE", None, "STORE",
         "Where counters are kept: `memory`, for this process alone; or in Redis for all that share it: redis://HOST, redis+sentinel://HOST,HOST/MASTER, redis+cluster://HOST,HOST, redis+ring://HOST,HOST; `rediss` for TLS [default: memory]",
         |settings, text| { settings.store.address = store(text)?; Ok(()) };

@@ -14,8 +14,6 @@ const LAST_PART: u64 = 4;
 const IDLE_PART: u64 = 2;
 /// For units that nobody wants in that time, nothing is asked: so many are too few.
 const WANTED_MIN: u64 = 2;
-/// The next block is asked for when what is left would last for as long as this: several round trips.
-const AHEAD: Span = Span::from_ticks(10_000_000);
 /// By how much a block may be larger than the one before.
 const GROWTH_MAX: u64 = 4;
 /// After a question that nobody has answered, the next one waits: as long as this, and up to twice as long, so that not all keys ask again at once.
@@ -36,6 +34,8 @@ pub struct Terms {
     pub life: Span,
     /// The most units that this node may have, on the way to it included.
     pub units_max: u64,
+    /// The next block is asked for when what is left would last for as long as this: several round trips.
+    pub ahead: Span,
 }
 
 /// A block of units that can be spent.
@@ -255,7 +255,7 @@ impl Purse {
         self.asked.take_if(|asked| now >= asked.dies_at);
         let held = self.units(now);
         // This is looked at with every request, and so without a division.
-        let lasts_ahead = product(held, elapsed) > product(self.wanted, AHEAD.ticks());
+        let lasts_ahead = product(held, elapsed) > product(self.wanted, terms.ahead.ticks());
         // Where it may have little, half of that is worth a question.
         if self.asked.is_some() || now < self.asks_from || lasts_ahead || held > terms.units_max / 2 {
             return None;

@@ -30,6 +30,8 @@ pub struct PursesSettings {
     pub stripes: usize,
     /// The longest that a block of units may be spent.
     pub life: Span,
+    /// See [`Terms::ahead`].
+    pub ahead: Span,
     /// Who has not looked after the purses for longer has stood still, and others may not count it any more.
     pub pause_max: Span,
     /// Where the numbers of leases begin: no two processes should begin alike.
@@ -44,8 +46,18 @@ impl PursesSettings {
             errands_max: 1 << 14,
             stripes: 256,
             life: Span::from_ticks(10_000_000_000),
+            ahead: Span::from_ticks(10_000_000),
             pause_max: Span::from_ticks(3_000_000_000),
             seed,
+        }
+    }
+
+    /// What a server needs where the authority is a database: that takes longer to answer and is away for longer, and does not mind who else has units.
+    pub const fn durable(seed: u64) -> PursesSettings {
+        PursesSettings {
+            life: Span::from_ticks(60_000_000_000),
+            ahead: Span::from_ticks(200_000_000),
+            ..PursesSettings::new(seed)
         }
     }
 }
@@ -411,7 +423,8 @@ impl Purses {
 
     fn terms(&self, leased: &Leased) -> Terms {
         let nodes = u64::from(self.nodes.load(Ordering::Relaxed).max(1));
-        Terms { life: self.settings.life, units_max: (leased.budget / nodes).min(leased.node_max) }
+        let PursesSettings { life, ahead, .. } = self.settings;
+        Terms { life, units_max: (leased.budget / nodes).min(leased.node_max), ahead }
     }
 
     fn number(&self) -> u64 {

@@ -64,7 +64,8 @@ where
     let (mut connection, mut left) = (Connection::default(), Left::All);
     let mut watchman = Watchman::new();
     loop {
-        let found = connection.answer(gate);
+        // Here everything is answered at once. Where counters are shared, answers may have to be waited for; whether they are may change with the rules.
+        let found = if gate.is_sharing() { Found::Unusual } else { connection.answer(gate) };
         if !connection.output.is_empty() {
             (watchman.has_asked, left) = (true, Left::Rest);
             if write(stream, &connection.output).await.is_err() {
