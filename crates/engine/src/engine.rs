@@ -97,7 +97,7 @@ pub struct Engine {
     fleet: Option<Fleet>,
     /// Those who count in the same database, if there is one.
     durable: Option<Fleet>,
-    /// Whether any rule in force has its counts kept there.
+    /// Whether any rule has its counts kept there, or had: requests that began with other rules may still be under way.
     has_durable_limits: AtomicBool,
 }
 
@@ -192,7 +192,12 @@ impl Engine {
 
     /// Whether any counters are shared or kept in a database, so that answers may have to be waited for.
     pub fn is_sharing(&self) -> bool {
-        self.fleet.is_some() || self.durable.is_some() && self.has_durable_limits.load(Ordering::Relaxed) // orders nothing else
+        self.fleet.is_some() || self.durable.is_some() && self.has_durable_limits()
+    }
+
+    /// Whether any rule has, or had, its counts kept in a database.
+    pub fn has_durable_limits(&self) -> bool {
+        self.has_durable_limits.load(Ordering::Relaxed) // orders nothing else
     }
 
     /// How many processes share the counters: while the authority is away, each spends its part.

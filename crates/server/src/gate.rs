@@ -270,7 +270,10 @@ impl Gate {
     pub(crate) fn metrics_text(&self) -> Result<String, fmt::Error> {
         let shards = self.store.as_ref().map(Store::stats).unwrap_or_default();
         let now = self.now();
-        let store = StoreStats { shards, leases: self.engine.lease_stats(Keeper::Store, now) };
+        let durable = self.durable.as_ref().filter(|_| self.engine.has_durable_limits());
+        let durable = durable.and_then(Durable::stats);
+        let durable = durable.map(|stats| (stats, self.engine.lease_stats(Keeper::Database, now)));
+        let store = StoreStats { shards, leases: self.engine.lease_stats(Keeper::Store, now), durable };
         self.metrics.encode(self.engine.stats(), self.engine.hot_stats(now), store)
     }
 

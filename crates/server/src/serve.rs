@@ -39,6 +39,8 @@ use crate::workers::{self, Handler, Listener, Workers};
 const TEND_INTERVAL: Duration = Duration::from_millis(5);
 /// How long a server that starts waits for the store of its counters.
 const STORE_PATIENCE: Duration = Duration::from_secs(1);
+/// How long a server that ends waits until the database knows all that is still to be told.
+const SETTLE_PATIENCE: Duration = Duration::from_secs(2);
 /// After how many of those wall time is looked at.
 const TENDS_PER_WALL_LOOK: u32 = 200;
 
@@ -223,8 +225,11 @@ impl Running {
             }
         };
         let is_drained = tokio::time::timeout(self.drain_timeout, drained).await.is_ok();
-        if self.gate.durable().is_some() {
+        if let Some(durable) = self.gate.durable() {
             self.gate.return_leases(Keeper::Database).await;
+            if !durable.settle(SETTLE_PATIENCE).await {
+                tracing::warn!("not all that was given back could be told to the database: it stays counted");
+            }
         }
         if self.gate.store().is_some() {
             self.return_leases().await;

@@ -24,6 +24,7 @@ mod switches;
 #[cfg(test)]
 mod tests;
 mod usage;
+mod usage_days;
 
 use std::sync::Arc;
 
@@ -65,6 +66,7 @@ fn operations() -> impl Iterator<Item = &'static Operation> {
         policies::OPERATIONS,
         quotas::OPERATIONS,
         usage::OPERATIONS,
+        usage_days::OPERATIONS,
         keys::OPERATIONS,
         switches::OPERATIONS,
         reload::OPERATIONS,

@@ -48,6 +48,14 @@ impl Durable {
         self.authority.load().as_ref().map(|authority| authority.stats())
     }
 
+    /// Waits until all that the database is still to be told is done. False if it was not in time.
+    pub(crate) async fn settle(&self, patience: Duration) -> bool {
+        match self.authority.load_full() {
+            Some(authority) => authority.settle(patience).await,
+            None => true,
+        }
+    }
+
     async fn ask(&self, questions: Vec<Question>, patience: Duration) -> Vec<Granted> {
         match self.authority.load_full() {
             Some(authority) => authority.ask_all(questions, patience).await,

@@ -11,7 +11,10 @@ use prometheus_client::encoding::{
 };
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
+use tollgate::authority::breaker::State as BreakerState;
 use tollgate::{DecidedBy, HotStats, LeaseStats, Stats};
+use tollgate_control::DurableStats;
+use tollgate_control::durable::FAILURES as DURABLE_FAILURES;
 use tollgate_redis::{FAILURES, ShardStats};
 
 use super::shard::{BUCKET_ENDS_NS, ProtocolTotals, RuleTotals, Special};
@@ -41,6 +44,8 @@ pub(crate) struct StoreStats {
     /// What each shard has done.
     pub(crate) shards: Vec<ShardStats>,
     pub(crate) leases: LeaseStats,
+    /// How the database is asked for durable counts, and what this process has in hand of them; nothing before it is reached.
+    pub(crate) durable: Option<(DurableStats, LeaseStats)>,
 }
 
 type PerRule = fn(&RuleTotals) -> u64;
@@ -208,14 +213,20 @@ impl Exposition {
 
 impl Exposition {
     fn encode_store(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let StoreStats { shards, leases } = &self.store;
-        if shards.is_empty() {
+        let StoreStats { shards, leases, durable } = &self.store;
+        if let Some((durable, leases)) = durable {
+            encode_durable(durable, leases, encoder)?;
+        }
+        if shards.is_empty() && durable.is_none() {
             return Ok(()); // Nothing is shared.
         }
-        let help = "Decisions on limits that are shared, by who made them.";
+        let help = "Decisions on limits that are shared or durable, by who made them.";
         let mut family = counters(encoder, "ratelimit_shared_decisions", help)?;
         for (decided_by, value) in SHARED_BY.into_iter().zip(self.shared) {
             put(&mut family, &[("decided_by", decided_by.name())], value)?;
+        }
+        if shards.is_empty() {
+            return Ok(());
         }
         let help = "Questions to a shard of the store without an answer, by kind.";
         let mut family = counters(encoder, "ratelimit_redis_errors", help)?;
@@ -261,6 +272,81 @@ impl Exposition {
         }
         encode_leases(leases, encoder)
     }
+}
+
+/// What is kept in the database.
+fn encode_durable(
+    durable: &DurableStats,
+    leases: &LeaseStats,
+    encoder: &mut DescriptorEncoder<'_>,
+) -> fmt::Result {
+    let help = "Questions to the database about durable counts without an answer, by kind.";
+    let mut family = counters(encoder, "ratelimit_durable_errors", help)?;
+    for (kind, value) in DURABLE_FAILURES.into_iter().zip(durable.failures) {
+        put(&mut family, &[("kind", kind.name())], value)?;
+    }
+    let totals = [
+        ("ratelimit_durable_asks", "Questions to the database about durable counts.", durable.asked),
+        (
+            "ratelimit_durable_denied_at_once",
+            "Denials without asking, because the same was denied a moment before.",
+            durable.denied_at_once,
+        ),
+        ("ratelimit_durable_transactions", "Transactions about durable counts.", durable.transactions),
+        (
+            "ratelimit_durable_transactions_failed",
+            "Those that failed, or of which it was not known at first whether they did.",
+            durable.transactions_failed,
+        ),
+        ("ratelimit_durable_openings", "Times that the database was given up for a while.", durable.openings),
+        (
+            "ratelimit_durable_undone",
+            "What was granted to nobody, for an answer came too late or a connection broke, and was given back.",
+            durable.undone,
+        ),
+        (
+            "ratelimit_durable_forgotten",
+            "What could not be given back or booked, for want of room or because the database refused it.",
+            durable.forgotten,
+        ),
+        (
+            "ratelimit_durable_granted_units",
+            "Units that the database has granted in blocks.",
+            leases.granted_units,
+        ),
+        (
+            "ratelimit_durable_returned_units",
+            "Units of blocks that were given back unspent.",
+            leases.returned_units,
+        ),
+    ];
+    for (name, help, value) in totals {
+        counters(encoder, name, help)?.encode_counter::<NoLabelSet, _, u64>(&value, None)?;
+    }
+    let is_closed = durable.breaker == BreakerState::Closed;
+    let gauges = [
+        (
+            "ratelimit_durable_units",
+            "Units in hand, that can be spent without asking the database.",
+            leases.units,
+        ),
+        ("ratelimit_durable_keys", "Keys of which units are in hand, or were of late.", leases.keys as u64),
+        ("ratelimit_durable_waiting", "Questions that wait for the database.", durable.waiting as u64),
+        (
+            "ratelimit_durable_owed",
+            "What is still to be told to the database, though nobody waits for it.",
+            durable.owed as u64,
+        ),
+        (
+            "ratelimit_durable_away",
+            "1 while the database is not asked, because it has failed too often.",
+            u64::from(!is_closed),
+        ),
+    ];
+    for (name, help, value) in gauges {
+        gauge(encoder, name, help, &i64::try_from(value).unwrap_or(i64::MAX))?;
+    }
+    Ok(())
 }
 
 fn encode_leases(leases: &LeaseStats, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {

@@ -338,7 +338,7 @@ fn the_store() {
     };
     let stats = Stats { keys: 3, bytes: 4_096, reclaimed: 2, evicted: 1 };
     let leases = LeaseStats { keys: 7, units: 20, granted_units: 400, returned_units: 30 };
-    let store = StoreStats { shards: vec![shard], leases };
+    let store = StoreStats { shards: vec![shard], leases, durable: None };
     let text = metrics.encode(stats, HotStats::default(), store).unwrap();
     let is_of_store = |line: &&str| {
         !line.starts_with('#')

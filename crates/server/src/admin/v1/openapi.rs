@@ -163,6 +163,7 @@ fn query_parameter(parameter: &Parameter) -> Value {
         }
         Form::Text => json!({ "type": "string", "pattern": "^[^\\u0000-\\u001f\\u007f-\\u009f]*$" }),
         Form::Moment => json!({ "type": "string", "format": "date-time" }),
+        Form::Day => json!({ "type": "string", "format": "date" }),
         Form::Word(words) => json!({ "type": "string", "enum": words }),
     };
     json!({ "name": parameter.name, "in": "query", "description": parameter.about, "schema": schema })

@@ -74,6 +74,8 @@ pub(super) enum Form {
     Text,
     /// RFC 3339.
     Moment,
+    /// A date, such as `2026-11-17`.
+    Day,
     /// One of these.
     Word(&'static [&'static str]),
 }

@@ -5,6 +5,7 @@ use percent_encoding::percent_decode_str;
 use super::moment;
 use super::operation::{Form, Parameter};
 use super::problem::Problem;
+use super::usage_days::parse_day;
 
 /// The parameters that were given, each in its form.
 #[derive(Debug, Default)]
@@ -39,6 +40,11 @@ impl Query {
         self.text(name)?.parse().ok()
     }
 
+    /// A day, as days since 1970-01-01.
+    pub(super) fn day(&self, name: &str) -> Option<u64> {
+        parse_day(self.text(name)?)
+    }
+
     /// A moment in milliseconds since 1970.
     pub(super) fn moment_ms(&self, name: &str) -> Option<i64> {
         moment::parse_ms(self.text(name)?)
@@ -59,8 +65,9 @@ impl Parameter {
             Form::Moment if moment::parse_ms(value).is_none() => {
                 wrong("a moment such as 2026-02-01T00:00:00Z")
             }
+            Form::Day if parse_day(value).is_none() => wrong("a day since 1970, such as 2026-11-17"),
             Form::Word(words) if !words.contains(&value) => wrong(&format!("one of {}", words.join(", "))),
-            Form::Text | Form::Moment | Form::Word(_) => Ok(()),
+            Form::Text | Form::Moment | Form::Day | Form::Word(_) => Ok(()),
         }
     }
 }

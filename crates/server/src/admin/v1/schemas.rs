@@ -188,6 +188,10 @@ fn usage() -> Value {
         ["rule", "title", "limit", "used", "remaining", "quota", "window_seconds", "reset_at", "enforced"];
     json!({
         "LimitUsage": optional(&required, limit),
+        "UsageDay": object(json!({
+            "day": { "type": "string", "format": "date" }, "rule": text(), "units": whole(),
+        })),
+        "UsageDayPage": page_of("UsageDay"),
         "Usage": object(json!({ "api_key": text(), "limits": { "type": "array", "items": reference("LimitUsage") } })),
     })
 }
