@@ -1,5 +1,8 @@
 //! What waits for the database, and whether it is asked at all: what askers and the task share.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -3,6 +3,7 @@
 // Each test file uses a part of it.
 #![allow(dead_code)]
 
+pub(crate) mod detour;
 pub(crate) mod durable;
 
 use std::path::{Path, PathBuf};
