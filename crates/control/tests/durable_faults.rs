@@ -58,7 +58,7 @@ fn traffic(
         let mut round = number * 1_000_000;
         while !stop.load(Ordering::Relaxed) {
             round += 1;
-            let asked = if round % 2 == 0 { lease(1, &limit, 7, round) } else { take(1, &limit, 5) };
+            let asked = if round.is_multiple_of(2) { lease(1, &limit, 7, round) } else { take(1, &limit, 5) };
             let Ok(grant) = authority.ask_all(vec![asked.clone()], Duration::from_millis(300)).await[0]
             else {
                 owned.failed += 1;
@@ -73,11 +73,11 @@ fn traffic(
                 _ => (5, give_back(&asked, &grant, 3)),
             };
             owned.units += units;
-            if round % 3 == 0 {
+            if round.is_multiple_of(3) {
                 authority.tell(vec![back]);
                 owned.units -= 3;
             }
-            if round % 5 == 0 {
+            if round.is_multiple_of(5) {
                 authority.tell(vec![question(1, &limit, Act::Book(Cost::new(2)))]);
                 owned.units += 2;
             }
@@ -94,7 +94,7 @@ async fn killed_in_the_middle_of_traffic_it_counts_what_was_granted_exactly() {
     let authorities: Vec<_> = databases.iter().map(|database| Arc::new(authority(database))).collect();
     let (limit, stop) = (per_month(1 << 40), Arc::new(AtomicBool::new(false)));
     let streams: Vec<_> =
-        (0..6).map(|number| traffic(&authorities[number as usize % 2], number, &limit, &stop)).collect();
+        (0..6).map(|number| traffic(&authorities[number % 2], number as u64, &limit, &stop)).collect();
     for _ in 0..5 {
         sleep(Duration::from_millis(400)).await;
         tokio::task::block_in_place(|| server.restart());
@@ -134,13 +134,13 @@ async fn servers_that_want_the_same_counters_in_other_orders_wait_for_each_other
             let (authority, limit) = (Arc::clone(&authority), Arc::clone(&limit));
             streams.push(tokio::spawn(async move {
                 let mut taken = [0_u64; 5];
-                let keys: Vec<u64> =
+                let keys: Vec<usize> =
                     if (node + stream) % 2 == 0 { (0..5).collect() } else { (0..5).rev().collect() };
                 for _ in 0..400 {
-                    let asked = keys.iter().map(|key| take(*key, &limit, 1)).collect();
+                    let asked = keys.iter().map(|key| take(*key as u64, &limit, 1)).collect();
                     let answers = authority.ask_all(asked, PATIENCE).await;
                     for (key, answer) in keys.iter().zip(answers) {
-                        taken[*key as usize] += u64::from(answer.unwrap().decision.is_allowed());
+                        taken[*key] += u64::from(answer.unwrap().decision.is_allowed());
                     }
                 }
                 taken
@@ -267,6 +267,7 @@ async fn frozen_it_keeps_nobody_longer_than_they_wait_and_what_comes_too_late_is
     let authority = authority(&database);
     let limit = per_month(1_000);
     granted(&authority, take(1, &limit, 10)).await;
+    settle(&authority).await;
     server.freeze();
     let clock = Clock::new();
     let began = clock.now();
@@ -288,6 +289,7 @@ async fn what_a_locked_file_grants_too_late_is_undone() {
     let authority = Arc::new(authority(&database));
     let limit = per_month(1_000);
     granted(&authority, take(1, &limit, 10)).await;
+    settle(&authority).await;
     let other = rusqlite::Connection::open(stand.path()).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     let asked = vec![take(1, &limit, 5), lease(1, &limit, 5, 1)];

@@ -61,11 +61,7 @@ impl Task {
         while let Some(group) = self.next_group().await {
             let count = group.len();
             self.work_off(group).await;
-            let mut state = self.line.state();
-            state.in_the_air -= count;
-            if state.is_idle() {
-                self.line.idle.notify_waiters();
-            }
+            self.line.state().in_the_air -= count;
         }
     }
 
@@ -79,6 +75,9 @@ impl Task {
                 let group = state.take_group(is_due);
                 if !group.is_empty() || self.doubt.is_some() && is_due {
                     return Some(group);
+                }
+                if state.is_idle() {
+                    self.line.idle.notify_waiters();
                 }
                 (state.has_owed() || self.doubt.is_some(), state.is_closed)
             };

@@ -35,7 +35,7 @@ async fn detour(server: SocketAddr, mode: Arc<AtomicU8>) -> SocketAddr {
 }
 
 async fn carry(mut node: TcpStream, server: SocketAddr, mode: Arc<AtomicU8>) {
-    let mut server = TcpStream::connect(server).await.unwrap();
+    let Ok(mut server) = TcpStream::connect(server).await else { return };
     let (mut asked, mut answered) = (vec![0; 64 << 10], vec![0; 64 << 10]);
     loop {
         tokio::select! {

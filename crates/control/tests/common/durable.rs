@@ -28,7 +28,7 @@ pub(crate) fn per_month(units: u64) -> Arc<SharedLimit> {
 
 /// So many units per hour.
 pub(crate) fn per_hour(units: u64) -> Arc<SharedLimit> {
-    let hour = Tick::NANOSECOND.span(Duration::from_secs(3_600)).expect("an hour");
+    let hour = Tick::NANOSECOND.span(Duration::from_hours(1)).expect("an hour");
     let limit = FixedWindow::new(Rate::new(units, hour).expect("a rate"));
     Arc::new(SharedLimit::new(&limit.into()).expect("a shared limit"))
 }
@@ -39,12 +39,12 @@ pub(crate) fn key(number: u64) -> SharedKey {
     SharedKey(u128::from(low) << 64 | u128::from(low.rotate_left(17)))
 }
 
-pub(crate) fn account(subject: &str) -> Option<Arc<Account>> {
-    Some(Arc::new(Account { subject: subject.into(), rule: "quota".into() }))
+pub(crate) fn account(subject: &str) -> Arc<Account> {
+    Arc::new(Account { subject: subject.into(), rule: "quota".into() })
 }
 
 pub(crate) fn question(number: u64, limit: &Arc<SharedLimit>, act: Act) -> Question {
-    Question { key: key(number), limit: Arc::clone(limit), act, account: account("acme") }
+    Question { key: key(number), limit: Arc::clone(limit), act, account: Some(account("acme")) }
 }
 
 pub(crate) fn take(number: u64, limit: &Arc<SharedLimit>, units: u64) -> Question {

@@ -108,7 +108,7 @@ fn more_than_was_used_does_not_come_back() {
 
 #[test]
 fn windows_of_a_jittered_key_end_by_the_clock_of_the_database() {
-    let hour = Rate::new(10, Tick::NANOSECOND.span(Duration::from_secs(3_600)).unwrap()).unwrap();
+    let hour = Rate::new(10, Tick::NANOSECOND.span(Duration::from_hours(1)).unwrap()).unwrap();
     let limit = shared(FixedWindow::new(hour).jittered());
     let mut books = Books::new(NOVEMBER_US);
     let asked = Question { key: SharedKey(1_234_567_890), ..question(&limit, Act::Take(Cost::ONE)) };

@@ -9,7 +9,7 @@ use tollgate_store::authority::{Act, SharedKey};
 use super::*;
 
 fn question(act: Act) -> Question {
-    let hour = Tick::NANOSECOND.span(Duration::from_secs(3_600)).unwrap();
+    let hour = Tick::NANOSECOND.span(Duration::from_hours(1)).unwrap();
     let limit = SharedLimit::new(&FixedWindow::new(Rate::new(10, hour).unwrap()).into()).unwrap();
     Question { key: SharedKey(1), limit: Arc::new(limit), act, account: None }
 }
