@@ -412,3 +412,26 @@ async fn the_rights_that_the_documents_name_are_enough() {
     assert_eq!(history(&database, "acme").await, 7);
     assert_eq!(authority.stats().transactions_failed, 0);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_backup_knows_what_was_used_until_then() {
+    let stand = Stand::sqlite();
+    let database = stand.open().await;
+    let authority_before = authority(&database);
+    let limit = per_month(100);
+    granted(&authority_before, take(1, &limit, 5)).await;
+    let out = lease(1, &limit, 20, 1);
+    let grant = granted(&authority_before, out.clone()).await;
+    let restored = Stand::sqlite();
+    stand.sql(&format!("VACUUM INTO '{}'", restored.path().display()));
+    granted(&authority_before, take(1, &limit, 30)).await;
+
+    let database = restored.open().await;
+    let authority = authority(&database);
+    let seen = granted(&authority, question(1, &limit, Act::Peek(Cost::ONE))).await;
+    assert_eq!((seen.decision.remaining, history(&database, "acme").await), (75, 25));
+    // What was out then comes back; what was granted later has no row, and does not.
+    granted(&authority, give_back_lease(&out, &grant, 20)).await;
+    granted(&authority, give_back_lease(&lease(1, &limit, 9, 2), &grant, 9)).await;
+    assert_eq!(used(&restored, 1), 5);
+}

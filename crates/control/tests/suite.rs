@@ -350,7 +350,7 @@ async fn a_newer_schema_and_a_strange_table_are_refused(stand: &Stand) {
     drop(stand.open().await);
     stand.sql("UPDATE settings SET value = '99' WHERE name = 'schema'");
     let opened = Database::open(DatabaseSettings::new(stand.address())).await.map(drop);
-    assert_eq!(opened, Err(DatabaseError::Newer { found: 99, known: 1 }));
+    assert_eq!(opened, Err(DatabaseError::Newer { found: 99, known: 2 }));
     stand.sql("DELETE FROM settings");
     let opened = Database::open(DatabaseSettings::new(stand.address())).await.map(drop);
     assert!(matches!(opened, Err(DatabaseError::Settings(_))), "{opened:?}");
