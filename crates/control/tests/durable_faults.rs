@@ -354,7 +354,7 @@ async fn count_in(path: &std::path::Path) -> u64 {
     let database =
         Database::open(DatabaseSettings::new(DatabaseAddress::Sqlite(path.to_owned()))).await.unwrap();
     let authority = authority(&database);
-    let limit = per_month(500);
+    let limit = per_month(1_500);
     let mut taken = 0;
     for _ in 0..400 {
         let asked: Vec<Question> = vec![take(1, &limit, 1); 2];
@@ -380,14 +380,16 @@ async fn two_processes_share_a_file() {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
+    tollgate_testkit::real::until("the other counts", || (used(&stand, 1) > 0).then_some(()));
+    // As many as they ask for together are not there, but more than either asks for.
     let here = count_in(&stand.path()).await;
     let output = tokio::task::block_in_place(|| child.wait_with_output().unwrap());
     let output = String::from_utf8(output.stdout).unwrap();
     let there = output.split("taken=").nth(1).and_then(|rest| rest.split_whitespace().next());
     let there: u64 = there.unwrap_or_else(|| panic!("{output}")).parse().unwrap();
     println!("{here} here, {there} there");
-    assert_eq!((here + there, used(&stand, 1)), (500, 500));
-    assert!(here > 0 && there > 0, "only one of them has counted");
+    assert_eq!((here + there, used(&stand, 1)), (1_500, 1_500));
+    assert!(here >= 700 && there >= 700, "no more than 800 were asked for by each");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -124,7 +124,8 @@ impl Task {
 
     /// Hands the answers over. What comes too late is undone.
     fn answer(&mut self, group: Vec<Item>, done: &Committed, sent_at: Time) {
-        let count = group.len();
+        // Before anybody is told: whoever has an answer finds it counted.
+        self.line.state().tally.committed(group.len());
         let mut late = Vec::new();
         for (mut item, answer) in group.into_iter().zip(done.answers.iter().copied()) {
             if let Ok(grant) = answer {
@@ -137,9 +138,7 @@ impl Task {
                 late.extend(undo(&item.question, &grant));
             }
         }
-        let mut state = self.line.state();
-        state.tally.committed(count);
-        state.undo(late);
+        self.line.state().undo(late);
     }
 
     /// Nothing was done.
