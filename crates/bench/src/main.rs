@@ -5,6 +5,8 @@
 mod accuracy;
 mod authority;
 mod contender;
+mod durable;
+mod durable_faults;
 mod engine;
 mod faults;
 mod fleet;
@@ -63,6 +65,10 @@ enum Command {
     Fleet(fleet::FleetArgs),
     /// The same with leases: admitted beside the limit, the bound and one exact limiter; fails beyond the bound
     LeasedFleet(leased_fleet::LeasedFleetArgs),
+    /// Decisions on durable quotas, beside the same rule in memory and beside one UPDATE for each
+    Durable(durable::DurableArgs),
+    /// Durable quotas while servers are killed, shared, and without their database; fails if one is not kept
+    DurableFaults(durable_faults::DurableFaultsArgs),
     /// How long a change takes from one server to another, over one PostgreSQL; fails if they do not agree in the end
     Propagation(propagation::PropagationArgs),
     /// What callers see while Redis is killed, frozen, slow, moved or full: latencies, and when exact decisions are back
@@ -106,6 +112,8 @@ fn run(command: Command) -> Result<(), Box<dyn Error>> {
         Command::Leases(args) => authority::leases::run(&args),
         Command::Fleet(args) => fleet::run(&args),
         Command::LeasedFleet(args) => leased_fleet::run(&args),
+        Command::Durable(args) => durable::run(&args),
+        Command::DurableFaults(args) => durable_faults::run(&args),
         Command::Propagation(args) => propagation::run(&args),
         Command::Faults(args) => faults::run(&args),
         Command::Hostile(args) => hostile::run(&args),
