@@ -113,7 +113,7 @@ impl Engine {
                     limit: Arc::clone(limit),
                     budget: leased.terms.budget,
                     node_max: leased.terms.node_max,
-                    account: leased.account.map(|account| account.written()),
+                    account: leased.account.map(AccountOf::written),
                 })?
             }
             // Of nothing at all, a look says how much there is.
