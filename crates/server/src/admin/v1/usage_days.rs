@@ -39,8 +39,8 @@ pub(super) const OPERATIONS: &[Operation] = &[Operation {
 }];
 
 async fn list(ask: Ask) -> Result<Response, Problem> {
-    let today = ask.api.gate.now().ticks() / NS_PER_DAY;
-    let to_day = ask.query.day(TO.name).unwrap_or(today + 1);
+    let tomorrow = ask.api.gate.now().ticks() / NS_PER_DAY + 1;
+    let to_day = ask.query.day(TO.name).unwrap_or(tomorrow);
     let from_day = ask.query.day(FROM.name).unwrap_or(to_day.saturating_sub(DAYS_DEFAULT));
     let limit = pages::limit(&ask);
     let after = ask.query.text(pages::AFTER.name).map(read_place).transpose()?;
