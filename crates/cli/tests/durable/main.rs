@@ -13,7 +13,7 @@ domain: llm
 tenant_key: tenant
 descriptors:
 - key: tenant
-  rate_limit: {requests: 1000, calendar: month, anchor_day: 15, zone: Europe/Berlin, durable: true}
+  rate_limit: {requests: 1000, calendar: month, anchor_day: 15, zone: Europe/Berlin, durable: true, local_fraction: 0}
 policies:
   monthly: {requests: 100000, calendar: month, durable: true, local_fraction: 0.05}
   exact: {requests: 50, calendar: day, durable: true}
@@ -108,16 +108,20 @@ descriptors:
   - {name: here, requests: 3, period: 1h}
   - {name: kept, requests: 50, calendar: day, durable: true}
 ";
-    let server = launch("sqlite:data/tollgate.db").rules("shop.yaml", rules).start();
-    let ask = || {
+    let mut server = launch("sqlite:data/tollgate.db").rules("shop.yaml", rules).start();
+    let ask = |server: &Tollgate| {
         let entries = json!([{ "key": "tenant", "value": "acme" }]);
         server.post("/v1/check", &json!({ "domain": "shop", "descriptors": [{ "entries": entries }] }))
     };
-    let statuses: Vec<u16> = (0..6).map(|_| ask().status).collect();
+    let statuses: Vec<u16> = (0..6).map(|_| ask(&server).status).collect();
     assert_eq!(statuses, [200, 200, 200, 429, 429, 429]);
-    let body: Value = serde_json::from_str(&ask().body).unwrap();
-    let kept = body["decisions"].as_array().unwrap().iter().find(|limit| limit["title"] == "kept").unwrap();
-    assert_eq!(kept["remaining"], 47, "who is denied uses up nothing");
+    server.restart();
+    let body: Value = serde_json::from_str(&ask(&server).body).unwrap();
+    let limits = body["decisions"].as_array().unwrap();
+    let remaining =
+        |title: &str| limits.iter().find(|limit| limit["title"] == title).unwrap()["remaining"].clone();
+    assert_eq!(remaining("here"), 2, "forgotten");
+    assert_eq!(remaining("kept"), 46, "who is denied uses up nothing");
 }
 
 #[test]

@@ -3,7 +3,8 @@
 //! What clients were told is compared with what the database has counted. It may have counted more, since a process that is killed takes the rest of its
 //! block with it, and answers that were on their way; never less.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 use serde_json::{Value, json};
@@ -11,12 +12,14 @@ use serde_json::{Value, json};
 use super::process::Signal;
 use super::redis::{RedisClient, Reply};
 use super::tollgate::Tollgate;
-use super::wait::until;
+use super::wait::{pause, until};
 
 /// So many clients ask at the same time,
 const CLIENTS: u64 = 2;
 /// each so many questions before it waits for the answers.
 const TOGETHER: u64 = 50;
+/// So many batches of denials in a row say that nothing is left.
+const EMPTY_MAX: u32 = 10;
 
 /// A quota, and one who is counted by it.
 #[derive(Clone, Copy, Debug)]
@@ -66,9 +69,7 @@ impl DurableQuota {
         let before = self.used(server);
         let heard = AtomicU64::new(0);
         let admitted = thread::scope(|scope| {
-            let clients: Vec<_> = (0..CLIENTS)
-                .map(|_| scope.spawn(|| self.take(server, &heard, &AtomicBool::new(false))))
-                .collect();
+            let clients: Vec<_> = (0..CLIENTS).map(|_| scope.spawn(|| self.take(server, &heard))).collect();
             until("enough answers have come", || (heard.load(Ordering::Relaxed) >= answers).then_some(()));
             server.signal(Signal::KILL);
             clients.into_iter().map(|client| client.join().expect("a client")).sum()
@@ -79,51 +80,53 @@ impl DurableQuota {
 
     /// Has clients take of several servers until nothing is left anywhere. Tells how much they were given.
     pub fn use_up(&self, servers: &[Tollgate]) -> u64 {
-        let is_over = AtomicBool::new(false);
         let heard = AtomicU64::new(0);
         thread::scope(|scope| {
             let clients: Vec<_> = servers
                 .iter()
                 .flat_map(|server| (0..CLIENTS).map(move |_| server))
-                .map(|server| scope.spawn(|| self.take(server, &heard, &is_over)))
+                .map(|server| scope.spawn(|| self.take(server, &heard)))
                 .collect();
-            // Whoever has units in hand still gives them away while others have none.
-            let mut heard_before = u64::MAX;
-            until("nothing is left", || {
-                let heard = heard.load(Ordering::Relaxed);
-                let is_still = heard == heard_before;
-                heard_before = heard;
-                is_still.then_some(())
-            });
-            is_over.store(true, Ordering::Relaxed);
             clients.into_iter().map(|client| client.join().expect("a client")).sum()
         })
     }
 
-    /// Takes units one by one until the server is gone, or it is over. Counts those that it was given in `given` too, as they come.
-    fn take(&self, server: &Tollgate, given: &AtomicU64, is_over: &AtomicBool) -> u64 {
+    /// Takes units one by one until the server is gone, or says again and again that nothing is left. What it was given is counted in `heard` as it comes.
+    fn take(&self, server: &Tollgate, heard: &AtomicU64) -> u64 {
         let mut client = RedisClient::connect(server.resp()).expect("a connection");
-        let mut admitted = 0;
-        while !is_over.load(Ordering::Relaxed) {
-            let batch = self.take_together(&mut client, &mut admitted, given);
-            if batch.is_none() {
-                break;
+        let (mut admitted, mut empty) = (0, 0);
+        while empty < EMPTY_MAX {
+            let before = admitted;
+            let Ok(is_used_up) = self.take_together(&mut client, &mut admitted, heard) else { break };
+            if is_used_up && admitted == before {
+                empty += 1;
+                pause(); // A block may be on its way.
+            } else {
+                empty = 0;
             }
         }
         admitted
     }
 
-    /// One batch of questions. Nothing if the server is gone.
-    fn take_together(&self, client: &mut RedisClient, admitted: &mut u64, given: &AtomicU64) -> Option<()> {
+    /// One batch of questions, and whether the last was denied because nothing is left. An error if the server is gone.
+    fn take_together(
+        &self,
+        client: &mut RedisClient,
+        admitted: &mut u64,
+        heard: &AtomicU64,
+    ) -> io::Result<bool> {
         for _ in 0..TOGETHER {
-            client.send(&[b"TG.CHECK", self.policy.as_bytes(), self.key.as_bytes()]).ok()?;
+            client.send(&[b"TG.CHECK", self.policy.as_bytes(), self.key.as_bytes()])?;
         }
+        let mut is_used_up = false;
         for _ in 0..TOGETHER {
-            let Reply::Array(answer) = client.receive().ok()? else { panic!("no answer") };
+            let Reply::Array(answer) = client.receive()? else { panic!("no answer") };
             let units = u64::try_from(answer[0].integer()).expect("0 or 1");
+            // Who only could not ask says to try again in a second.
+            is_used_up = units == 0 && answer[3].integer() > 1;
             *admitted += units;
-            given.fetch_add(units, Ordering::Relaxed);
+            heard.fetch_add(1, Ordering::Relaxed);
         }
-        Some(())
+        Ok(is_used_up)
     }
 }
