@@ -88,6 +88,11 @@ impl Judge {
         self.book(lease, |account| account.spent += units)
     }
 
+    /// Whether what is left of a lease is still worth something.
+    pub(super) fn is_alive(&self, lease: u64, now: u64) -> bool {
+        self.accounts.get(&lease).is_some_and(|account| now <= account.dies_at)
+    }
+
     /// A node has not spent them after all.
     pub(super) fn puts_back(&mut self, lease: u64, units: u64) -> Result<(), String> {
         self.book(lease, |account| account.spent -= units)

@@ -5,7 +5,7 @@ use std::collections::BinaryHeap;
 use std::fmt;
 use std::sync::Arc;
 
-use tollgate_core::{Cost, Span, Time};
+use tollgate_core::{Cost, LeaseRest, Span, Time};
 use tollgate_store::authority::{Act, Grant, Question};
 use tollgate_store::lease::{Counted, Errand, Spent};
 
@@ -113,8 +113,21 @@ struct World<'a> {
     jumped_ns: u64,
     has_changed: bool,
     judge: Judge,
+    /// What nodes have given up and the authority has not seen yet: an account of its own, since a node's may be wrong.
+    on_way_back: Vec<OnWayBack>,
     tickets: u64,
     outcome: Outcome,
+}
+
+/// What is left of a lease, on its way to the authority.
+#[derive(Clone, Copy, Debug)]
+struct OnWayBack {
+    node: usize,
+    epoch: u64,
+    lease: u64,
+    units: u64,
+    /// Until when the authority takes it, by its own clock.
+    deadline: Time,
 }
 
 /// Runs the schedule to its end, or to the first violation.
@@ -147,6 +160,7 @@ impl<'a> World<'a> {
             jumped_ns: 0,
             has_changed: false,
             judge: Judge::new(schedule),
+            on_way_back: Vec::new(),
             tickets: 0,
             outcome: Outcome::default(),
         };
@@ -321,6 +335,11 @@ impl<'a> World<'a> {
         self.tickets += 1;
         let (ticket, epoch) = (self.tickets, self.nodes[node].epoch);
         self.nodes[node].ask(ticket, question.clone(), errand);
+        if let Act::Return(LeaseRest { number: lease, units, deadline, .. }) = question.act
+            && self.on_way_back.iter().all(|on_way| on_way.lease != lease)
+        {
+            self.on_way_back.push(OnWayBack { node, epoch, lease, units, deadline });
+        }
         self.plan(PATIENCE_NS, Event::GiveUp { node, epoch, ticket });
         // What is undone has no number by which a second time could be told: there the driver relies on its connection, which repeats nothing.
         let may_repeat = !matches!(question.act, Act::GiveBack { .. });
@@ -343,6 +362,9 @@ impl<'a> World<'a> {
     fn arrive(&mut self, node: usize, epoch: u64, ticket: u64, question: &Question) -> Result<(), String> {
         let now = self.authority_time();
         let (grant, done) = self.authority.answer(question, now);
+        if let Act::Return(rest) = question.act {
+            self.on_way_back.retain(|on_way| on_way.lease != rest.number);
+        }
         match question.act {
             Act::Lease { number, .. } => {
                 let deadline = now.plus(Span::from_ticks(self.schedule.life_ns / 1_000));
@@ -437,12 +459,24 @@ impl<'a> World<'a> {
         }
         let units_max = self.schedule.node_units_max();
         for (number, node) in self.nodes.iter().enumerate() {
-            let (_, out) = node.units(self.now);
+            let (here, out) = node.units(self.now);
+            let out = out.max(here + self.units_on_way_back(number));
             if out > units_max {
                 return Err(format!("node {number} has {out} units, and may have {units_max}"));
             }
         }
         Ok(())
+    }
+
+    /// What a node has given up and the authority would still take.
+    fn units_on_way_back(&self, number: usize) -> u64 {
+        let (epoch, authority_time) = (self.nodes[number].epoch, self.authority_time());
+        let is_its = |on_way: &&OnWayBack| on_way.node == number && on_way.epoch == epoch;
+        // Its clock may have been set back, which no node knows.
+        let is_alive = |on_way: &&OnWayBack| {
+            authority_time <= on_way.deadline && self.judge.is_alive(on_way.lease, self.now)
+        };
+        self.on_way_back.iter().filter(is_its).filter(is_alive).map(|on_way| on_way.units).sum()
     }
 
     fn units_out(&self) -> u64 {
