@@ -9,20 +9,21 @@ mod follow;
 mod node;
 #[cfg(test)]
 mod tests;
+mod turn;
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::ArcSwapOption;
-use tokio::sync::{Mutex, Notify};
+use tokio::sync::Notify;
 use tollgate_control::{
     Change, ChangeError, Changed, Database, DatabaseAddress, DatabaseError, DatabaseSettings,
     DurableAuthority, DurableSettings, Replica, Version,
 };
 
-use self::apply::{Applied, Step};
+use self::apply::{Loading, Step};
 use self::node::Node;
+use self::turn::{Turn, Turns};
 use crate::gate::Gate;
 use crate::seldom::Seldom;
 
@@ -40,9 +41,7 @@ pub(crate) struct Control {
     database: ArcSwapOption<Database>,
     /// A copy of what is elsewhere.
     replica: Option<Replica>,
-    /// Whoever applies changes holds it.
-    applied: Mutex<Applied>,
-    version: AtomicU64,
+    turns: Turns,
     node: Node,
     asked_to_reload: Notify,
     told_of_trouble: Seldom,
@@ -69,8 +68,7 @@ impl Control {
             gate: Arc::clone(gate),
             database: ArcSwapOption::empty(),
             replica,
-            applied: Mutex::default(),
-            version: AtomicU64::new(0),
+            turns: Turns::new(gate),
             node: Node::new(now_ms(gate)),
             asked_to_reload: Notify::new(),
             told_of_trouble: Seldom::default(),
@@ -97,12 +95,14 @@ impl Control {
         let database = self.database().await?;
         let step = Step::of(&change);
         let changed = database.change(change, now_ms(&self.gate)).await?;
-        let mut applied = self.applied.lock().await;
-        if !changed.is_repeat && changed.version == applied.version + 1 {
+        let turn = self.turns.take().await;
+        let made = if !changed.is_repeat && changed.version == turn.version() + 1 {
             // Usually: nobody else has changed anything meanwhile, and nobody has to be asked what.
-            applied.make(&[step.at(changed.version)], &self.gate);
-            self.is_applied(&applied);
-        } else if let Err(error) = self.catch_up(&database, &mut applied).await {
+            turn.make(vec![step.at(changed.version)]).await.map(drop)
+        } else {
+            catch_up(&database, turn).await
+        };
+        if let Err(error) = made {
             self.tell_of_trouble(&error);
         }
         Ok(changed)
@@ -117,7 +117,7 @@ impl Control {
 
     /// The version that is in force here.
     pub(crate) fn applied(&self) -> Version {
-        self.version.load(Ordering::Relaxed) // orders nothing else
+        self.turns.version()
     }
 
     /// Has what comes from files read again.
@@ -133,18 +133,17 @@ impl Control {
     /// Connects to the database, and applies what is in it.
     async fn reach(&self) -> Result<(), DatabaseError> {
         let database = Database::open(DatabaseSettings::new(self.address.clone())).await?;
-        let mut applied = self.applied.lock().await;
+        let turn = self.turns.take().await;
         let is_known = match &self.replica {
-            Some(replica) => applied.version > 0 && replica.fleet().await? == database.fleet(),
+            Some(replica) => turn.version() > 0 && replica.fleet().await? == database.fleet(),
             None => false,
         };
         if is_known {
-            self.catch_up(&database, &mut applied).await?;
+            catch_up(&database, turn).await?;
         } else {
-            let mut loading = apply::Loading::default();
+            let mut loading = Loading::default();
             let version = database.load(|document| loading.take(document)).await?;
-            *applied = loading.finish(version, &self.gate);
-            self.is_applied(&applied);
+            turn.replace(loading, version).await?;
         }
         self.keep_counts(&database);
         self.database.store(Some(Arc::new(database)));
@@ -163,31 +162,9 @@ impl Control {
 
     async fn load_replica(&self) -> Result<(), DatabaseError> {
         let Some(replica) = &self.replica else { return Ok(()) };
-        let mut loading = apply::Loading::default();
+        let mut loading = Loading::default();
         let version = replica.load(|document| loading.take(document)).await?;
-        let mut applied = self.applied.lock().await;
-        *applied = loading.finish(version, &self.gate);
-        self.is_applied(&applied);
-        Ok(())
-    }
-
-    /// Applies all that the database has and this node has not.
-    async fn catch_up(&self, database: &Database, applied: &mut Applied) -> Result<(), DatabaseError> {
-        loop {
-            let rows = database.since(applied.version, STEPS_MAX).await?;
-            if rows.is_empty() {
-                break;
-            }
-            let steps: Vec<Step> = rows.into_iter().map(Step::from).collect();
-            applied.make(&steps, &self.gate);
-            self.is_applied(applied);
-        }
-        Ok(())
-    }
-
-    fn is_applied(&self, applied: &Applied) {
-        self.version.store(applied.version, Ordering::Relaxed);
-        self.gate.metrics().observe_config(applied.version);
+        self.turns.take().await.replace(loading, version).await.map(drop)
     }
 
     fn tell_of_trouble(&self, error: &DatabaseError) {
@@ -196,6 +173,17 @@ impl Control {
             let version = self.applied();
             tracing::warn!(%error, version, "nothing new can be learned from the database: decisions go on by what is known");
         }
+    }
+}
+
+/// Applies all that the database has and this node has not.
+async fn catch_up(database: &Database, mut turn: Turn) -> Result<(), DatabaseError> {
+    loop {
+        let rows = database.since(turn.version(), STEPS_MAX).await?;
+        if rows.is_empty() {
+            return Ok(());
+        }
+        turn = turn.make(rows.into_iter().map(Step::from).collect()).await?;
     }
 }
 

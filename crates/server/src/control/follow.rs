@@ -6,7 +6,8 @@ use std::time::Duration;
 use tokio::time::{Interval, MissedTickBehavior, interval, sleep};
 use tollgate_control::{Database, DatabaseAddress, DatabaseError, Version};
 
-use super::{Control, now_ms};
+use super::{Control, catch_up, now_ms};
+use crate::aside::aside;
 use crate::drain::Drain;
 
 /// How often the version is asked for. Of a file nobody is told that it has changed; PostgreSQL tells, but may be misheard.
@@ -76,7 +77,7 @@ impl Control {
             return Err(turned_back(version, applied));
         }
         if version > self.applied() {
-            self.catch_up(database, &mut *self.applied.lock().await).await?;
+            catch_up(database, self.turns.take().await).await?;
         }
         if let Err(error) = self.save(database).await
             && self.told_of_copy.is_to_be_told(self.gate.now())
@@ -97,7 +98,10 @@ impl Control {
     }
 
     async fn beat(&self, database: &Database) {
-        let (now_ms, rules) = (now_ms(&self.gate), self.gate.rules_fingerprint());
+        let gate = Arc::clone(&self.gate);
+        // Whoever puts other rules in force may keep us waiting.
+        let Ok(rules) = aside(move || gate.rules_fingerprint()).await else { return };
+        let now_ms = now_ms(&self.gate);
         if let Err(error) = database.beat(&self.node.state(self.applied(), rules, now_ms), now_ms).await {
             self.tell_of_trouble(&error);
         } else if self.gate.durable().is_some() {

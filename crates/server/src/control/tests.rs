@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 use tokio::time::timeout;
-use tollgate::policy::Source;
+use tollgate::core::Span;
+use tollgate::policy::{Source, read_terms};
 use tollgate::{DecidedBy, Descriptor, Request, Verdict};
 use tollgate_control::{Action, Change, Condition, DatabaseAddress, Kind, Who};
 
@@ -205,10 +206,67 @@ async fn a_node_never_goes_back() {
     let folder = folder();
     let server = server(folder.path()).await;
     server.change(Kind::Quota, "acme", Some(QUOTA)).await;
-    let mut applied = server.control.applied.lock().await;
     let old = super::Step::of(&deletion()).at(1);
-    applied.make(&[old], &server.gate);
-    assert_eq!((applied.version, server.limit("search", "acme")), (1, 50));
+    let turn = server.control.turns.take().await.make(vec![old]).await.unwrap();
+    assert_eq!((turn.version(), server.limit("search", "acme")), (1, 50));
+}
+
+#[tokio::test]
+async fn the_thread_goes_on_with_other_things_while_rules_are_put_in_force() {
+    let folder = folder();
+    let server = server(folder.path()).await;
+    // No two alike, so that all of them have to be made again for other rules.
+    let tenants = (0..100_000).map(|tenant| {
+        let quota = QUOTA.replace("50", &(100 + tenant).to_string());
+        (format!("tenant-{tenant}"), read_terms("quota", &quota).unwrap())
+    });
+    server.gate.engine().set_tenants(tenants, server.gate.now()).unwrap();
+    let started = server.gate.now();
+    let change = server.change(Kind::Policy, "new", Some(r#"{"requests": 3, "period": "1h"}"#));
+    let (mut last, mut longest) = (started, Span::ZERO);
+    let decide = async {
+        loop {
+            assert_eq!(server.limit("search", "tenant-7"), 107);
+            let now = server.gate.now();
+            longest = longest.max(now.since(last));
+            last = now;
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::select! {
+        () = change => {}
+        () = decide => {}
+    }
+    let whole = server.gate.now().since(started);
+    assert_eq!((server.limit("new", "x"), server.limit("search", "tenant-7")), (3, 107));
+    assert!(longest.ticks() < whole.ticks() / 4, "{longest:?} of {whole:?} without a decision");
+}
+
+#[tokio::test]
+async fn a_request_that_is_broken_off_lets_nobody_overtake() {
+    let folder = folder();
+    let server = server(folder.path()).await;
+    for turn in 0..200_u64 {
+        let quota = QUOTA.replace("50", &(100 + turn).to_string());
+        let change = server.change(Kind::Quota, "acme", Some(&quota));
+        let patience = async {
+            for _ in 0..turn * 7 % 199 * 100 {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::select! {
+            biased;
+            () = change => {}
+            () = patience => {}
+        }
+    }
+    // Behind all of those that were taken, whether anybody waited for them or not.
+    server.change(Kind::Policy, "new", Some(r#"{"requests": 3, "period": "1h"}"#)).await;
+    let database = server.control.database().await.unwrap();
+    assert_eq!(server.control.applied(), database.version().await.unwrap());
+    let kept = database.document(Kind::Quota, "acme").await.unwrap().map(|document| document.body);
+    let limit = server.limit("search", "acme").to_string();
+    assert!(kept.as_ref().is_some_and(|kept| kept.contains(&limit)), "{limit} of {kept:?}");
 }
 
 fn deletion() -> Change {

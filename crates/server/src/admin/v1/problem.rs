@@ -11,6 +11,7 @@ use tollgate::policy::Problems;
 use tollgate_control::{ChangeError, DatabaseError, Version};
 
 use super::super::role::Role;
+use crate::aside::EndedEarly;
 use crate::body::BodyError;
 use crate::protocol::http::Problem as QuestionProblem;
 
@@ -302,6 +303,12 @@ impl From<DatabaseError> for Problem {
             }
             error => internal(&error),
         }
+    }
+}
+
+impl From<EndedEarly> for Problem {
+    fn from(error: EndedEarly) -> Problem {
+        internal(&error)
     }
 }
 

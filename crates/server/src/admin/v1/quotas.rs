@@ -4,6 +4,8 @@ mod record;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
+
 use axum::response::Response;
 use serde_json::Value;
 use tollgate_control::{Action, ChangeError, Changed, Condition, Document, Kind};
@@ -16,6 +18,7 @@ use super::operation::{Fields, Operation, PLAIN, Told, Verb};
 use super::pages::{AFTER, LIMIT, documents};
 use super::problem::Problem;
 use crate::admin::role::Role;
+use crate::aside::aside;
 
 /// How often a change is tried again, if others change the same meanwhile.
 const TRIES_MAX: usize = 8;
@@ -77,11 +80,13 @@ async fn get(ask: Ask) -> Result<Response, Problem> {
 }
 
 async fn put(ask: Ask) -> Result<Response, Problem> {
-    let record = Record::read(ask.id()?, &ask.text)?;
+    let (key, text) = (ask.id()?.to_owned(), ask.text.clone());
+    let record = aside(move || Record::read(&key, &text)).await??;
     let changed = write(&ask, &record).await?;
     let document = document_of(&changed)?;
     let mut told = told(&ask, document)?;
-    told["warnings"] = record.warnings(&ask.api.gate).into();
+    let gate = Arc::clone(&ask.api.gate);
+    told["warnings"] = aside(move || record.warnings(&gate)).await?.into();
     tagged(written(&changed), document.version, &told)
 }
 
