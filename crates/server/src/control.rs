@@ -7,6 +7,7 @@
 mod apply;
 mod follow;
 mod node;
+mod room;
 #[cfg(test)]
 mod tests;
 mod turn;
@@ -15,6 +16,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
+use thiserror::Error;
 use tokio::sync::Notify;
 use tollgate_control::{
     Change, ChangeError, Changed, Database, DatabaseAddress, DatabaseError, DatabaseSettings,
@@ -23,7 +25,9 @@ use tollgate_control::{
 
 use self::apply::{Loading, Step};
 use self::node::Node;
+pub(crate) use self::room::{Bounds, NoRoom};
 use self::turn::{Turn, Turns};
+use crate::aside::EndedEarly;
 use crate::gate::Gate;
 use crate::seldom::Seldom;
 
@@ -33,6 +37,26 @@ const STEPS_MAX: usize = 1_000;
 const DURABLE_QUEUE_MAX: usize = 16_384;
 const NS_PER_MS: u64 = 1_000_000;
 
+/// Why a change was not made.
+#[derive(Debug, Error)]
+pub(crate) enum Refused {
+    /// The database has something against it.
+    #[error(transparent)]
+    Database(#[from] ChangeError),
+    /// It could not be in force.
+    #[error(transparent)]
+    NoRoom(#[from] NoRoom),
+    /// Nothing was written yet.
+    #[error(transparent)]
+    EndedEarly(#[from] EndedEarly),
+}
+
+impl From<DatabaseError> for Refused {
+    fn from(error: DatabaseError) -> Refused {
+        Refused::Database(error.into())
+    }
+}
+
 /// What operators decide, and how far it is in force here.
 pub(crate) struct Control {
     gate: Arc<Gate>,
@@ -41,6 +65,7 @@ pub(crate) struct Control {
     database: ArcSwapOption<Database>,
     /// A copy of what is elsewhere.
     replica: Option<Replica>,
+    bounds: Bounds,
     turns: Turns,
     node: Node,
     asked_to_reload: Notify,
@@ -51,6 +76,16 @@ pub(crate) struct Control {
 impl Control {
     /// Opens the database and applies all that is in it. One that is elsewhere and out of reach is left for later: then what was last known of it is applied.
     pub(crate) async fn open(
+        address: DatabaseAddress,
+        replica: PathBuf,
+        gate: &Arc<Gate>,
+    ) -> Result<Control, DatabaseError> {
+        Control::open_within(Bounds::default(), address, replica, gate).await
+    }
+
+    /// The same for a node that holds only so much.
+    pub(crate) async fn open_within(
+        bounds: Bounds,
         address: DatabaseAddress,
         replica: PathBuf,
         gate: &Arc<Gate>,
@@ -68,7 +103,8 @@ impl Control {
             gate: Arc::clone(gate),
             database: ArcSwapOption::empty(),
             replica,
-            turns: Turns::new(gate),
+            bounds,
+            turns: Turns::new(gate, bounds),
             node: Node::new(now_ms(gate)),
             asked_to_reload: Notify::new(),
             told_of_trouble: Seldom::default(),
@@ -91,17 +127,20 @@ impl Control {
     }
 
     /// Makes a change. It is in force here when this comes back.
-    pub(crate) async fn change(&self, change: Change) -> Result<Changed, ChangeError> {
+    pub(crate) async fn change(&self, change: Change) -> Result<Changed, Refused> {
         let database = self.database().await?;
         let step = Step::of(&change);
+        let reserved = self.turns.take().await.reserve(&step).await??;
         let changed = database.change(change, now_ms(&self.gate)).await?;
         let turn = self.turns.take().await;
         let made = if !changed.is_repeat && changed.version == turn.version() + 1 {
             // Usually: nobody else has changed anything meanwhile, and nobody has to be asked what.
-            turn.make(vec![step.at(changed.version)]).await.map(drop)
+            turn.make(vec![step.at(changed.version)]).await
         } else {
             catch_up(&database, turn).await
         };
+        // While we have the turn, so that nobody counts it twice, or not at all.
+        drop(reserved);
         if let Err(error) = made {
             self.tell_of_trouble(&error);
         }
@@ -141,7 +180,7 @@ impl Control {
         if is_known {
             catch_up(&database, turn).await?;
         } else {
-            let mut loading = Loading::default();
+            let mut loading = self.loading();
             let version = database.load(|document| loading.take(document)).await?;
             turn.replace(loading, version).await?;
         }
@@ -160,9 +199,13 @@ impl Control {
         self.gate.engine().set_database_nodes(1);
     }
 
+    fn loading(&self) -> Loading {
+        Loading::new(self.bounds, self.gate.now())
+    }
+
     async fn load_replica(&self) -> Result<(), DatabaseError> {
         let Some(replica) = &self.replica else { return Ok(()) };
-        let mut loading = Loading::default();
+        let mut loading = self.loading();
         let version = replica.load(|document| loading.take(document)).await?;
         self.turns.take().await.replace(loading, version).await.map(drop)
     }
@@ -177,11 +220,11 @@ impl Control {
 }
 
 /// Applies all that the database has and this node has not.
-async fn catch_up(database: &Database, mut turn: Turn) -> Result<(), DatabaseError> {
+async fn catch_up(database: &Database, mut turn: Turn) -> Result<Turn, DatabaseError> {
     loop {
         let rows = database.since(turn.version(), STEPS_MAX).await?;
         if rows.is_empty() {
-            return Ok(());
+            return Ok(turn);
         }
         turn = turn.make(rows.into_iter().map(Step::from).collect()).await?;
     }

@@ -10,7 +10,8 @@ use tokio::sync::{Mutex, OwnedMutexGuard};
 use tollgate_control::{DatabaseError, Version};
 
 use super::apply::{Applied, Loading, Step};
-use crate::aside::aside;
+use super::room::{Bounds, NoRoom, Reserved};
+use crate::aside::{EndedEarly, aside};
 use crate::gate::Gate;
 
 /// What is in force, and how far it is.
@@ -28,8 +29,9 @@ pub(super) struct Turn {
 }
 
 impl Turns {
-    pub(super) fn new(gate: &Arc<Gate>) -> Turns {
-        Turns { gate: Arc::clone(gate), applied: Arc::default(), version: Arc::default() }
+    pub(super) fn new(gate: &Arc<Gate>, bounds: Bounds) -> Turns {
+        let applied = Arc::new(Mutex::new(Applied::new(bounds)));
+        Turns { gate: Arc::clone(gate), applied, version: Arc::default() }
     }
 
     /// Waits until nobody else has it.
@@ -48,6 +50,12 @@ impl Turn {
     /// The version that is in force.
     pub(super) fn version(&self) -> Version {
         self.applied.version
+    }
+
+    /// Keeps room for a change that is about to be written, if it needs any; an error if there is none. Others may have the turn until it is made.
+    pub(super) async fn reserve(self, step: &Step) -> Result<Result<Option<Reserved>, NoRoom>, EndedEarly> {
+        let (step, mut turn) = (step.clone(), self);
+        aside(move || turn.applied.reserve(&step, &turn.gate)).await
     }
 
     /// Makes changes, in order. Those that are made already are passed over.

@@ -64,6 +64,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
         fields: Fields::Acts,
         body: Some("Ban"),
         answers: &[Told::tagged(200, "Key"), Told::tagged(201, "Key")],
+        problems: &[409, 503],
         handler: |ask| Box::pin(act(ask, ActName::Ban)),
         ..PLAIN
     },
@@ -76,6 +77,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
         fields: Fields::Acts,
         body: Some("Boost"),
         answers: &[Told::tagged(200, "Key"), Told::tagged(201, "Key")],
+        problems: &[409, 503],
         handler: |ask| Box::pin(act(ask, ActName::Boost)),
         ..PLAIN
     },

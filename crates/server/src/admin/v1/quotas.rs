@@ -19,6 +19,7 @@ use super::pages::{AFTER, LIMIT, documents};
 use super::problem::Problem;
 use crate::admin::role::Role;
 use crate::aside::aside;
+use crate::control::Refused;
 
 /// How often a change is tried again, if others change the same meanwhile.
 const TRIES_MAX: usize = 8;
@@ -52,6 +53,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
         fields: Fields::Changes,
         body: Some("QuotaBody"),
         answers: &[Told::tagged(200, "Quota"), Told::tagged(201, "Quota")],
+        problems: &[409, 503],
         handler: |ask| Box::pin(put(ask)),
         ..QUOTA
     },
@@ -109,7 +111,7 @@ async fn write(ask: &Ask, record: &Record) -> Result<Changed, Problem> {
         let mut change = ask.change(Action::PUT, (Kind::Quota, key), Some(body))?;
         change.condition = condition;
         match ask.api.control()?.change(change).await {
-            Err(ChangeError::Condition { .. }) if wanted != condition => {}
+            Err(Refused::Database(ChangeError::Condition { .. })) if wanted != condition => {}
             changed => return Ok(changed?),
         }
     }

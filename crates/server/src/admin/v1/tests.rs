@@ -13,12 +13,14 @@ use http::request::Builder;
 use http_body_util::BodyExt;
 use insta::assert_snapshot;
 use serde_json::Value;
+use tollgate_control::DatabaseAddress;
 use tower::ServiceExt;
 
 use super::super::testing::{ADMIN, OPERATOR, READER, api, limited};
 use super::super::{AdminRate, Role, router};
 use super::operation::Verb;
 use super::*;
+use crate::control::Bounds;
 use crate::gate::GateSettings;
 use crate::headers::samples::{engine_settings, per_minute, policy};
 
@@ -321,4 +323,37 @@ async fn without_a_database_nothing_is_changed_and_keys_can_still_be_looked_at()
     assert_eq!(answer.problem(), "404 not-found: unknown policy \"serach\"; it could be search");
     let answer = tell("POST", "/keys/inspect", "{\"policy\": \"search\"}").await;
     assert_eq!(answer.status, 422);
+}
+
+#[tokio::test]
+async fn one_more_than_can_be_in_force_is_refused() {
+    let (folder, gate) = (tempfile::tempdir().unwrap(), gate());
+    let address = DatabaseAddress::Sqlite(folder.path().join("tollgate.db"));
+    let bounds = Bounds { tenants_max: 1, key_acts_max: 1 };
+    let control = Control::open_within(bounds, address, folder.path().join("copy.db"), &gate).await.unwrap();
+    let router = router(Api { control: Some(Arc::new(control)), ..api(&gate) });
+    let mut told = String::new();
+    for (method, path, body) in [
+        ("PUT", "/quotas/acme", r#"{"tier": "gold"}"#),
+        ("PUT", "/quotas/acme", r#"{"tier": "silver"}"#),
+        ("PUT", "/quotas/other", r#"{"tier": "gold"}"#),
+        ("POST", "/keys/ban", r#"{"policy": "search", "key": "a", "until": "2099-01-01T00:00:00Z"}"#),
+        (
+            "POST",
+            "/keys/boost",
+            r#"{"policy": "search", "key": "b", "until": "2099-01-01T00:00:00Z", "percent": 200}"#,
+        ),
+    ] {
+        let request = request(method, path, ADMIN).header("content-type", "application/json");
+        let answer = send(&router, request.body(Body::from(body.to_owned())).unwrap()).await;
+        let shown = if answer.status < 300 { answer.status.to_string() } else { answer.problem() };
+        writeln!(told, "{method} {path}: {shown}").unwrap();
+    }
+    assert_snapshot!(told, @"
+    PUT /quotas/acme: 201
+    PUT /quotas/acme: 200
+    PUT /quotas/other: 409 no-room: at most 1 tenants can have a quota of their own: delete one that is not needed any more first; nothing was changed
+    POST /keys/ban: 201
+    POST /keys/boost: 409 no-room: at most 1 keys can be banned or boosted at the same time: end one first, or wait until one is over; nothing was changed
+    ");
 }
