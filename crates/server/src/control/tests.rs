@@ -279,7 +279,7 @@ async fn check_bound(kind: Kind, writes: Writes, refusal: NoRoom) {
     let refused: Vec<Refused> = <[_; 5]>::from(tried).into_iter().filter_map(Result::err).collect();
     assert!(refused.iter().all(|refused| matches!(refused, Refused::NoRoom(why) if *why == refusal)));
     let database = server.control.database().await.unwrap();
-    let kept = database.documents(kind, None, 10).await.unwrap();
+    let kept = database.documents(kind, None, 10).await.unwrap().rows;
     assert_eq!((refused.len(), kept.len(), server.control.applied()), (2, 3, 3), "nothing else was written");
     // Whoever is there may be written again, and who goes makes room.
     put(&kept[0].id).await.unwrap();

@@ -64,7 +64,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
 ];
 
 async fn list(ask: Ask) -> Result<Response, Problem> {
-    documents(&ask, Kind::Policy, |document| told(document).map(Value::Object)).await
+    documents(&ask, Kind::Policy, |document, _| told(document).map(Value::Object)).await
 }
 
 async fn get(ask: Ask) -> Result<Response, Problem> {

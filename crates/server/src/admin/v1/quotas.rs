@@ -71,14 +71,14 @@ pub(super) const OPERATIONS: &[Operation] = &[
 ];
 
 async fn list(ask: Ask) -> Result<Response, Problem> {
-    documents(&ask, Kind::Quota, |document| told(&ask, document)).await
+    documents(&ask, Kind::Quota, told).await
 }
 
 async fn get(ask: Ask) -> Result<Response, Problem> {
     let key = ask.id()?;
     let document = ask.database().await?.document(Kind::Quota, key).await?;
     let document = document.ok_or_else(|| missing(key))?;
-    looked_at(&ask, document.version, &told(&ask, &document)?)
+    looked_at(&ask, document.version, &told(&document, moment::ms(ask.api.gate.now()))?)
 }
 
 async fn put(ask: Ask) -> Result<Response, Problem> {
@@ -86,7 +86,7 @@ async fn put(ask: Ask) -> Result<Response, Problem> {
     let record = aside(move || Record::read(&key, &text)).await??;
     let changed = write(&ask, &record).await?;
     let document = document_of(&changed)?;
-    let mut told = told(&ask, document)?;
+    let mut told = told(document, moment::ms(ask.api.gate.now()))?;
     let gate = Arc::clone(&ask.api.gate);
     told["warnings"] = aside(move || record.warnings(&gate)).await?.into();
     tagged(written(&changed), document.version, &told)
@@ -129,9 +129,9 @@ async fn delete(ask: Ask) -> Result<Response, Problem> {
     done(&changed)
 }
 
-fn told(ask: &Ask, document: &Document) -> Result<Value, Problem> {
+fn told(document: &Document, now_ms: i64) -> Result<Value, Problem> {
     let record = Record::of(document)?;
-    Ok(Value::Object(record.told(document, moment::ms(ask.api.gate.now()))))
+    Ok(Value::Object(record.told(document, now_ms)))
 }
 
 fn missing(key: &str) -> Problem {
