@@ -104,7 +104,11 @@ async fn write(ask: &Ask, record: &Record) -> Result<Changed, Problem> {
             let before = before.and_then(|before| before.in_force(now_ms).cloned());
             let as_read =
                 current.map_or(Condition::IfAbsent, |document| Condition::IfVersion(document.version));
-            (record.with_before(before), if wanted == Condition::Any { as_read } else { wanted })
+            let condition = match (wanted, as_read) {
+                (Condition::Any, _) | (Condition::IfPresent, Condition::IfVersion(_)) => as_read,
+                _ => wanted,
+            };
+            (record.with_before(before), condition)
         } else {
             (record.text(), wanted)
         };

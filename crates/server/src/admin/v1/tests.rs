@@ -357,3 +357,37 @@ async fn one_more_than_can_be_in_force_is_refused() {
     POST /keys/boost: 409 no-room: at most 1 keys can be banned or boosted at the same time: end one first, or wait until one is over; nothing was changed
     ");
 }
+
+#[tokio::test]
+async fn what_is_for_later_leaves_in_force_what_really_was() {
+    let (folder, gate) = (tempfile::tempdir().unwrap(), gate());
+    let address = DatabaseAddress::Sqlite(folder.path().join("tollgate.db"));
+    let control = Arc::new(Control::open(address, folder.path().join("copy.db"), &gate).await.unwrap());
+    let router = router(Api { control: Some(Arc::clone(&control)), ..api(&gate) });
+    let put = async |body: String| {
+        let request = request("PUT", "/quotas/acme", ADMIN).header("content-type", "application/json");
+        let request = request.header("if-match", "*").body(Body::from(body)).unwrap();
+        assert_eq!(send(&router, request).await.status, 200);
+    };
+    let first = request("PUT", "/quotas/acme", ADMIN).header("content-type", "application/json");
+    let first = first.body(Body::from(r#"{"tier": "first"}"#)).unwrap();
+    assert_eq!(send(&router, first).await.status, 201);
+    for turn in 0..20 {
+        let now = put(format!(r#"{{"tier": "now-{turn}"}}"#));
+        let later = put(format!(r#"{{"tier": "later-{turn}", "effective_at": "2099-01-01T00:00:00Z"}}"#));
+        tokio::join!(now, later);
+    }
+    let rows = control.database().await.unwrap().since(0, 1_000).await.unwrap();
+    let read =
+        |text: &Option<String>| serde_json::from_str::<Value>(text.as_deref().unwrap_or("null")).unwrap();
+    let mut checked = 0;
+    for row in &rows {
+        let (before, after) = (read(&row.before), read(&row.after));
+        if let Some(kept) = after.get("before") {
+            let was_in_force = before.get("before").unwrap_or(&before);
+            assert_eq!(kept["tier"], was_in_force["tier"], "version {}", row.version);
+            checked += 1;
+        }
+    }
+    assert_eq!((checked, rows.len()), (20, 41));
+}
