@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::Notify;
 use tokio::time::{Interval, MissedTickBehavior, interval, sleep};
 use tollgate_control::{Database, DatabaseAddress, DatabaseError, Version};
 
@@ -33,23 +34,51 @@ impl Control {
         }
     }
 
+    /// Each at its own pace: a copy of everything takes long, and must keep nobody from hearing of changes, or of this node.
     async fn follow_for_ever(&self) {
         let database = self.reached().await;
+        let looked = Notify::new();
+        tokio::join!(
+            self.beat_for_ever(&database),
+            self.look_for_ever(&database, &looked),
+            self.save_for_ever(&database, &looked),
+        );
+    }
+
+    async fn beat_for_ever(&self, database: &Database) {
+        let mut beats = every(BEAT_INTERVAL);
+        loop {
+            beats.tick().await;
+            self.beat(database).await;
+        }
+    }
+
+    async fn look_for_ever(&self, database: &Database, looked: &Notify) {
         let mut noticed = database.noticed();
-        let (mut looks, mut beats) = (every(self.look_interval()), every(BEAT_INTERVAL));
+        let mut looks = every(self.look_interval());
         loop {
             tokio::select! {
-                _ = beats.tick() => {
-                    self.beat(&database).await;
-                    continue;
-                }
                 _ = looks.tick() => {}
                 // Where nobody tells anything any more, the time for a look comes all the same.
                 Ok(()) = noticed.changed() => {}
             }
-            if let Err(error) = self.look(&database).await {
-                self.tell_of_trouble(&error);
-                sleep(AWAY_INTERVAL).await;
+            match self.look(database).await {
+                Ok(()) => looked.notify_one(),
+                Err(error) => {
+                    self.tell_of_trouble(&error);
+                    sleep(AWAY_INTERVAL).await;
+                }
+            }
+        }
+    }
+
+    async fn save_for_ever(&self, database: &Database, looked: &Notify) {
+        loop {
+            looked.notified().await;
+            if let Err(error) = self.save(database).await
+                && self.told_of_copy.is_to_be_told(self.gate.now())
+            {
+                tracing::warn!(%error, "the copy for a start without the database is behind");
             }
         }
     }
@@ -68,7 +97,7 @@ impl Control {
         }
     }
 
-    /// Applies what is new, and notes it down for a start without the database.
+    /// Applies what is new.
     async fn look(&self, database: &Database) -> Result<(), DatabaseError> {
         // First what is in force: it may change while the other is asked for.
         let applied = self.applied();
@@ -78,11 +107,6 @@ impl Control {
         }
         if version > self.applied() {
             catch_up(database, self.turns.take().await).await?;
-        }
-        if let Err(error) = self.save(database).await
-            && self.told_of_copy.is_to_be_told(self.gate.now())
-        {
-            tracing::warn!(%error, "the copy for a start without the database is behind");
         }
         Ok(())
     }
