@@ -1,12 +1,21 @@
-//! Resident memory: what the process really occupies, as the kernel counts it.
+//! Resident memory: what a process really occupies, as the kernel counts it.
 
 use std::{fs, io};
 
 /// Bytes of resident memory of this process.
 pub(crate) fn resident_bytes() -> io::Result<u64> {
-    let statm = fs::read_to_string("/proc/self/statm")?;
+    read("/proc/self/statm")
+}
+
+/// Bytes of resident memory of another process.
+pub(crate) fn resident_bytes_of(pid: u32) -> io::Result<u64> {
+    read(&format!("/proc/{pid}/statm"))
+}
+
+fn read(path: &str) -> io::Result<u64> {
+    let statm = fs::read_to_string(path)?;
     let pages = statm.split_whitespace().nth(1).and_then(|pages| pages.parse::<u64>().ok());
-    let pages = pages.ok_or_else(|| io::Error::other("/proc/self/statm has no second column"))?;
+    let pages = pages.ok_or_else(|| io::Error::other(format!("{path} has no second column")))?;
     Ok(pages * rustix::param::page_size() as u64)
 }
 

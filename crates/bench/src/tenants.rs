@@ -3,6 +3,10 @@
 //! The same rules and the same keys are asked three times: with no tenants, with tenants that have one of a thousand different terms, as
 //! plans of a price list would be, and with tenants of which no two have the same. As a service would ask: the clock is read for every
 //! decision. All take turns in one process, in an order that rotates, and the median of the rounds is reported.
+//!
+//! After that, a server is started on a database with as many: see [`server`].
+
+mod server;
 
 use std::error::Error;
 use std::hint::black_box;
@@ -36,6 +40,9 @@ pub(crate) struct TenantsArgs {
     /// How many tenants are changed one by one
     #[arg(long, default_value_t = 10_000)]
     changes: u64,
+    /// How many are changed over HTTP, at a server with as many tenants in its database; 0 for no server
+    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u64).range(0..=100_000))]
+    puts: u64,
 }
 
 /// The child process that loads tenants and prints by how much it grew.
@@ -173,8 +180,21 @@ pub(crate) fn run(args: &TenantsArgs) -> Result<(), Box<dyn Error>> {
         ]);
     }
     println!("{} tenants, an override each, one thread\n\n{table}\n", args.tenants);
+    drop(engines);
+    let served = (args.puts > 0).then(|| server::measure(args.tenants, args.puts)).transpose()?;
+    let mut told = String::new();
+    if let Some(served) = &served {
+        served.print(args.tenants);
+        told = format!(
+            " start_s={:.1} resident_mib={} put_p50_ms={:.2} put_p99_ms={:.2}",
+            served.start_s,
+            served.resident_bytes >> 20,
+            served.put_ms(0.5),
+            served.put_ms(0.99),
+        );
+    }
     println!(
-        "ratios: overrides_vs_none={:.2} bytes_per_override={:.0} different_vs_none={:.2} bytes_per_different_override={:.0} batches_vs_none={:.2} different_batches_vs_none={:.2}",
+        "ratios: overrides_vs_none={:.2} bytes_per_override={:.0} different_vs_none={:.2} bytes_per_different_override={:.0} batches_vs_none={:.2} different_batches_vs_none={:.2}{told}",
         alone[1] / alone[0],
         bytes[1],
         alone[2] / alone[0],

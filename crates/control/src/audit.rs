@@ -3,9 +3,15 @@
 use crate::document::{Document, Kind, Version};
 use crate::driver::{Row, Value};
 use crate::error::DatabaseError;
+use crate::page;
 
 /// The columns of a row, in the order of [`AuditRow`].
 pub(crate) const COLUMNS: &str = "version, at, who, role, action, kind, id, before, after, previous, hash";
+
+/// The columns that say how large it is.
+pub(crate) fn sizes() -> String {
+    page::sizes(&["id", "before", "after"])
+}
 
 /// One change, as it is told afterwards.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,7 +47,7 @@ pub struct AuditFilter {
     pub after: Option<Version>,
     /// The newest first, and not the oldest.
     pub is_newest_first: bool,
-    /// At most so many.
+    /// At most so many, as far as they fit into a page.
     pub limit: usize,
     /// By this one.
     pub who: Option<String>,
@@ -110,13 +116,34 @@ impl AuditRow {
 }
 
 impl AuditFilter {
-    /// The statement that finds them, and its values.
-    pub(crate) fn statement(&self, rows_max: usize) -> Result<(String, Vec<Value<'_>>), DatabaseError> {
-        let (beyond, order) = if self.is_newest_first { ("<", "DESC") } else { (">", "ASC") };
+    /// The statement that says how large they are, and its values.
+    pub(crate) fn sizes(&self, rows_max: usize) -> Result<(String, Vec<Value<'_>>), DatabaseError> {
+        self.statement(&sizes(), None, rows_max)
+    }
+
+    /// The statement that finds them as far as this version, and its values.
+    pub(crate) fn rows(
+        &self,
+        last: Version,
+        rows_max: usize,
+    ) -> Result<(String, Vec<Value<'_>>), DatabaseError> {
+        self.statement(COLUMNS, Some(last), rows_max)
+    }
+
+    fn statement(
+        &self,
+        columns: &str,
+        last: Option<Version>,
+        rows_max: usize,
+    ) -> Result<(String, Vec<Value<'_>>), DatabaseError> {
+        let (beyond, before, order) =
+            if self.is_newest_first { ("<", ">=", "DESC") } else { (">", "<=", "ASC") };
         let after = self.after.map(Value::version).transpose()?;
+        let last = last.map(Value::version).transpose()?;
         let texts = [("who", &self.who), ("action", &self.action), ("id", &self.id)];
         let mut conditions: Vec<(String, Value<'_>)> = Vec::new();
         conditions.extend(after.map(|after| (format!("version {beyond} ?"), after)));
+        conditions.extend(last.map(|last| (format!("version {before} ?"), last)));
         for (column, text) in texts {
             conditions.extend(text.as_deref().map(|text| (format!("{column} = ?"), Value::Text(text))));
         }
@@ -129,7 +156,7 @@ impl AuditFilter {
         } else {
             format!(" WHERE {}", conditions.join(" AND "))
         };
-        values.push(Value::count(self.limit.min(rows_max)));
-        Ok((format!("SELECT {COLUMNS} FROM audit{holds} ORDER BY version {order} LIMIT ?"), values))
+        values.push(Value::count(rows_max));
+        Ok((format!("SELECT {columns} FROM audit{holds} ORDER BY version {order} LIMIT ?"), values))
     }
 }

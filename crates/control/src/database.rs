@@ -17,13 +17,12 @@ use crate::document::{self, Document, Kind, Stored, Version};
 use crate::driver::{Driver, Durability, Postgres, PostgresAccess, Sqlite, Value};
 use crate::error::{ChangeError, DatabaseError};
 use crate::nodes::{NODES_KEPT_MS, NodeState};
+use crate::page::{self, Fit, PAGE_ROWS_MAX, Page};
 use crate::scan::{Scan, Scanned};
 use crate::schema;
 use crate::verify::{self, Anchor, Verified, VerifyError};
 use crate::writer::{BATCH_CHANGES_MAX, Queued, write_all};
 
-/// The most rows of one answer.
-pub const PAGE_ROWS_MAX: usize = 1_000;
 /// So many changes wait; whoever brings more waits before the queue.
 const QUEUE_MAX: usize = 4 * BATCH_CHANGES_MAX;
 
@@ -125,22 +124,31 @@ impl Database {
         Ok(found.and_then(Stored::known))
     }
 
-    /// The documents of a kind whose ids come after this one, by the bytes of their ids; at most [`PAGE_ROWS_MAX`].
+    /// The documents of a kind whose ids come after this one, by the bytes of their ids: so many, or as many as fit into a page.
     pub async fn documents(
         &self,
         kind: Kind,
         after: Option<&str>,
         limit: usize,
-    ) -> Result<Vec<Document>, DatabaseError> {
-        let sql = format!(
-            "SELECT {} FROM documents WHERE kind = ? AND id > ? ORDER BY id LIMIT ?",
-            document::COLUMNS
-        );
-        let limit = Value::count(limit.min(PAGE_ROWS_MAX));
-        let values = [Value::Text(kind.name()), Value::Text(after.unwrap_or_default()), limit];
-        let rows = self.driver.query(&sql, &values).await?;
-        let stored = rows.into_iter().map(Stored::read).collect::<Result<Vec<_>, _>>()?;
-        Ok(stored.into_iter().filter_map(Stored::known).collect())
+    ) -> Result<Page<Document>, DatabaseError> {
+        let select = |columns: &str| {
+            format!("SELECT {columns} FROM documents WHERE kind = ? AND id > ? ORDER BY id LIMIT ?")
+        };
+        let (of_sizes, of_rows) = (select(&document::sizes()), select(document::COLUMNS));
+        let limit = limit.min(PAGE_ROWS_MAX);
+        let (kind, after) = (Value::Text(kind.name()), Value::Text(after.unwrap_or_default()));
+        loop {
+            let sized = self.driver.query(&of_sizes, &[kind, after, Value::count(limit + 1)]).await?;
+            let Fit { rows: count, has_more, .. } = page::fit(&sized, limit);
+            let found = self.driver.query(&of_rows, &[kind, after, Value::count(count)]).await?;
+            // If others have deleted just these meanwhile, it is not known from where to go on.
+            if count > 0 && has_more && found.is_empty() {
+                continue;
+            }
+            let stored = found.into_iter().map(Stored::read).collect::<Result<Vec<_>, _>>()?;
+            let rows = stored.into_iter().filter_map(Stored::known).collect();
+            return Ok(Page { rows, has_more });
+        }
     }
 
     /// All documents, by kind and id, and the version that they are of: as it was at one moment.
@@ -148,15 +156,23 @@ impl Database {
         load(&self.driver, each).await.map(|head| head.version)
     }
 
-    /// What was changed after this version, in order; at most [`PAGE_ROWS_MAX`].
+    /// What was changed after this version, in order: so many, or as many as fit into a page.
     pub async fn since(&self, version: Version, max: usize) -> Result<Vec<AuditRow>, DatabaseError> {
-        self.audit(&AuditFilter { after: Some(version), limit: max, ..AuditFilter::default() }).await
+        let filter = AuditFilter { after: Some(version), limit: max, ..AuditFilter::default() };
+        self.audit(&filter).await.map(|page| page.rows)
     }
 
-    /// What was changed, as far as it is asked for; at most [`PAGE_ROWS_MAX`].
-    pub async fn audit(&self, filter: &AuditFilter) -> Result<Vec<AuditRow>, DatabaseError> {
-        let (sql, values) = filter.statement(PAGE_ROWS_MAX)?;
-        self.driver.query(&sql, &values).await?.into_iter().map(AuditRow::read).collect()
+    /// What was changed, as far as it is asked for and fits into a page.
+    pub async fn audit(&self, filter: &AuditFilter) -> Result<Page<AuditRow>, DatabaseError> {
+        let limit = filter.limit.min(PAGE_ROWS_MAX);
+        let (sql, values) = filter.sizes(limit + 1)?;
+        let Fit { rows: count, has_more, last } = page::fit(&self.driver.query(&sql, &values).await?, limit);
+        if count == 0 {
+            return Ok(Page { rows: Vec::new(), has_more });
+        }
+        let (sql, values) = filter.rows(last, count)?;
+        let rows = self.driver.query(&sql, &values).await?;
+        Ok(Page { rows: rows.into_iter().map(AuditRow::read).collect::<Result<_, _>>()?, has_more })
     }
 
     /// Whether the audit is what it was, and the documents are what it says; and whether a point of it that was kept elsewhere is on

@@ -7,6 +7,7 @@ use thiserror::Error;
 
 use crate::driver::{Row, Value};
 use crate::error::DatabaseError;
+use crate::page;
 
 /// The number of a change. The first is 1, and none is left out; 0 is what nobody has changed yet.
 pub type Version = u64;
@@ -95,6 +96,11 @@ impl FromStr for Kind {
 
 /// The columns of a document, in the order of [`Stored`].
 pub(crate) const COLUMNS: &str = "kind, id, version, body, changed_at, changed_by";
+
+/// The columns that say how large it is.
+pub(crate) fn sizes() -> String {
+    page::sizes(&["id", "body"])
+}
 
 /// A document as it is stored, of a kind that we may not know.
 #[derive(Clone, Debug, PartialEq, Eq)]

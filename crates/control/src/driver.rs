@@ -233,6 +233,11 @@ impl Cell {
 }
 
 impl Row {
+    #[cfg(test)]
+    pub(crate) fn of(cells: Vec<Cell>) -> Row {
+        Row(cells)
+    }
+
     fn take(&mut self, column: usize) -> Cell {
         self.0.get_mut(column).map(std::mem::take).unwrap_or_default()
     }

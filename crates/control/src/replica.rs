@@ -9,10 +9,11 @@ use tokio::sync::{Mutex, mpsc};
 
 use crate::audit::AuditRow;
 use crate::chain::Head;
-use crate::database::{self, Database, PAGE_ROWS_MAX};
+use crate::database::{self, Database};
 use crate::document::{Document, Stored, Version};
 use crate::driver::{Driver, Durability, Session, Sqlite, Value, Work};
 use crate::error::DatabaseError;
+use crate::page::PAGE_ROWS_MAX;
 use crate::scan::{Scan, Scanned};
 use crate::schema::{self, setting};
 use crate::writer::{delete_document, set_head, write_documents};

@@ -9,9 +9,10 @@ use crate::chain::Head;
 use crate::document::{self, Stored};
 use crate::driver::{Row, Session, Value, Work};
 use crate::error::DatabaseError;
+use crate::page::{self, Fit};
 use crate::schema::setting;
 
-/// So many rows are in a page. Each may be large.
+/// So many rows are in a page, if they fit.
 const PAGE_ROWS: usize = 500;
 /// So many pages wait for who takes them.
 const PAGES_AHEAD: usize = 2;
@@ -56,35 +57,40 @@ impl Scan {
     }
 
     async fn audit(&self, session: &mut Session<'_>) -> Result<(), Stop> {
-        let columns = audit::COLUMNS;
-        let sql = format!("SELECT {columns} FROM audit WHERE version > ? ORDER BY version LIMIT ?");
+        let select =
+            |columns: &str| format!("SELECT {columns} FROM audit WHERE version > ? ORDER BY version LIMIT ?");
+        let (of_sizes, of_rows) = (select(&audit::sizes()), select(audit::COLUMNS));
         let mut after = i64::MIN;
         loop {
-            let rows = session.query(&sql, &[Value::Integer(after), Value::count(PAGE_ROWS)]).await?;
-            let is_last = rows.len() < PAGE_ROWS;
+            let sized =
+                session.query(&of_sizes, &[Value::Integer(after), Value::count(PAGE_ROWS + 1)]).await?;
+            let Fit { rows: count, has_more, .. } = page::fit(&sized, PAGE_ROWS);
+            let rows = session.query(&of_rows, &[Value::Integer(after), Value::count(count)]).await?;
             let last = rows.last().and_then(|row| row.peek_integer(0));
             self.give(Scanned::Audit(rows)).await?;
             match last {
-                Some(last) if !is_last => after = last,
+                Some(last) if has_more => after = last,
                 _ => return Ok(()),
             }
         }
     }
 
     async fn documents(&self, session: &mut Session<'_>) -> Result<(), Stop> {
-        let columns = document::COLUMNS;
-        let sql =
-            format!("SELECT {columns} FROM documents WHERE (kind, id) > (?, ?) ORDER BY kind, id LIMIT ?");
+        let select = |columns: &str| {
+            format!("SELECT {columns} FROM documents WHERE (kind, id) > (?, ?) ORDER BY kind, id LIMIT ?")
+        };
+        let (of_sizes, of_rows) = (select(&document::sizes()), select(document::COLUMNS));
         let (mut kind, mut id) = (String::new(), String::new());
         loop {
-            let values = [Value::Text(&kind), Value::Text(&id), Value::count(PAGE_ROWS)];
-            let rows = session.query(&sql, &values).await?;
+            let values = |count| [Value::Text(&kind), Value::Text(&id), Value::count(count)];
+            let sized = session.query(&of_sizes, &values(PAGE_ROWS + 1)).await?;
+            let Fit { rows: count, has_more, .. } = page::fit(&sized, PAGE_ROWS);
+            let rows = session.query(&of_rows, &values(count)).await?;
             let documents = rows.into_iter().map(Stored::read).collect::<Result<Vec<_>, _>>()?;
-            let is_last = documents.len() < PAGE_ROWS;
             let Some(last) = documents.last() else { return Ok(()) };
             (kind, id) = (last.kind.clone(), last.id.clone());
             self.give(Scanned::Documents(documents)).await?;
-            if is_last {
+            if !has_more {
                 return Ok(());
             }
         }

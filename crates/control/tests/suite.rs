@@ -10,12 +10,14 @@ use std::sync::Arc;
 use common::{NOW_MS, Stand, ann, check_verifies, delete, everything, make, provided, put, repeatable};
 use tollgate_control::{
     Action, AuditFilter, BODY_BYTES_MAX, Change, ChangeError, Condition, Database, DatabaseError,
-    DatabaseSettings, Document, ID_BYTES_MAX, Kind, NODES_KEPT_MS, NodeState, REPEATS_KEPT_MS, Who,
+    DatabaseSettings, Document, ID_BYTES_MAX, Kind, NODES_KEPT_MS, NodeState, PAGE_BYTES_MAX,
+    REPEATS_KEPT_MS, Who,
 };
 
 on_both!(
     documents_are_written_read_and_deleted,
     documents_are_listed_by_the_bytes_of_their_ids,
+    pages_are_bounded_in_bytes,
     conditions_hold_or_refuse,
     a_repetition_is_answered_and_not_made,
     acts_are_only_told,
@@ -67,13 +69,60 @@ async fn documents_are_listed_by_the_bytes_of_their_ids(stand: &Stand) {
     make(&database, put(Kind::Quota, "a", "{}")).await;
     let ids = async |after: Option<&str>, limit| -> Vec<String> {
         let page = database.documents(Kind::Key, after, limit).await.unwrap();
-        page.into_iter().map(|document| document.id).collect()
+        page.rows.into_iter().map(|document| document.id).collect()
     };
     assert_eq!(ids(None, 100).await, ["B", "Z", "a", "a b", "a-b", "aa", "b", "ä"]);
     assert_eq!(ids(None, 2).await, ["B", "Z"]);
     assert_eq!(ids(Some("Z"), 3).await, ["a", "a b", "a-b"]);
     assert_eq!(ids(Some("ä"), 3).await, [""; 0]);
     assert_eq!(everything(&database).await.1.len(), 9);
+}
+
+async fn pages_are_bounded_in_bytes(stand: &Stand) {
+    const COUNT: usize = 20;
+    let database = stand.open().await;
+    let large = format!("\"{}\"", "ä".repeat(BODY_BYTES_MAX / 2 - 1));
+    for number in 0..COUNT {
+        make(&database, put(Kind::Quota, &format!("t{number:02}"), &large)).await;
+        make(&database, put(Kind::Quota, &format!("t{number:02}"), &large)).await;
+    }
+    let (mut ids, mut pages) = (Vec::<String>::new(), 0);
+    loop {
+        let page = database.documents(Kind::Quota, ids.last().map(String::as_str), 1_000).await.unwrap();
+        assert!(page.rows.iter().map(|document| document.body.len()).sum::<usize>() <= PAGE_BYTES_MAX);
+        ids.extend(page.rows.into_iter().map(|document| document.id));
+        pages += 1;
+        if !page.has_more {
+            break;
+        }
+    }
+    assert!(ids.is_sorted() && ids.len() == COUNT && pages > COUNT / 4, "{pages} {ids:?}");
+    for is_newest_first in [false, true] {
+        let mut filter = AuditFilter { is_newest_first, limit: 1_000, ..AuditFilter::default() };
+        let mut versions = Vec::new();
+        loop {
+            let page = database.audit(&filter).await.unwrap();
+            let texts = page.rows.iter().flat_map(|row| [&row.before, &row.after]).flatten();
+            assert!(texts.map(String::len).sum::<usize>() <= PAGE_BYTES_MAX);
+            versions.extend(page.rows.iter().map(|row| row.version));
+            filter.after = versions.last().copied();
+            if !page.has_more {
+                break;
+            }
+        }
+        if is_newest_first {
+            versions.reverse();
+        }
+        assert_eq!(versions, (1..=2 * COUNT as u64).collect::<Vec<_>>());
+    }
+    // Who reads everything has pages of the same size, and misses nothing.
+    assert_eq!(everything(&database).await.1.len(), COUNT);
+    check_verifies(&database, 2 * COUNT as u64).await;
+    let mut version = 0;
+    while let Some(last) = database.since(version, 1_000).await.unwrap().last() {
+        version = last.version;
+    }
+    assert_eq!(version, 2 * COUNT as u64);
 }
 
 async fn conditions_hold_or_refuse(stand: &Stand) {
@@ -193,8 +242,8 @@ async fn the_audit_is_filtered(stand: &Stand) {
         (AuditFilter { who: text("' OR 1=1 --"), ..base() }, &[]),
     ];
     for (filter, expected) in cases {
-        let rows = database.audit(&filter).await.unwrap();
-        let versions: Vec<u64> = rows.iter().map(|row| row.version).collect();
+        let page = database.audit(&filter).await.unwrap();
+        let versions: Vec<u64> = page.rows.iter().map(|row| row.version).collect();
         assert_eq!(versions, expected, "{filter:?}");
     }
     let rows = database.since(6, 10).await.unwrap();

@@ -27,6 +27,7 @@ mod sharing;
 mod sighting;
 
 pub(crate) use self::acts::Stash;
+pub(crate) use self::approach::Ahead;
 use self::approach::Approach;
 pub(crate) use self::sighting::Sighted;
 

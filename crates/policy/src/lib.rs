@@ -47,5 +47,8 @@ pub use spec::{DescriptorSpec, DomainSpec, FileSpec, PolicySpec};
 pub use tenant::{
     OVERRIDE_ENTRIES_MAX, OVERRIDES_MAX, Override, OverrideNumbers, Phase, Target, TargetEntry, TenantTerms,
 };
-pub use tenants::{OVERRIDE_RULES_MAX, Standing, TENANTS_MAX, TenantSubject, Tenants, TooManyTenants};
+pub use tenants::{
+    OVERRIDE_RULES_MAX, Prefetch, Seeking, Sought, Standing, TENANTS_MAX, TenantSubject, Tenants,
+    TooManyTenants,
+};
 pub use tree::{Child, Entry, Level, PlaceIndex, Values};

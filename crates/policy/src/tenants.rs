@@ -11,6 +11,7 @@
 mod arena;
 mod compiled;
 mod index;
+mod seeking;
 mod subjects;
 
 use std::collections::HashSet;
@@ -24,6 +25,7 @@ pub use self::compiled::OVERRIDE_RULES_MAX;
 pub(crate) use self::compiled::Way;
 use self::compiled::{Compiled, Compiler, InForce};
 use self::index::{Index, TenantHasher};
+pub use self::seeking::{Prefetch, Seeking, Sought};
 pub use self::subjects::TenantSubject;
 use crate::map::Map;
 use crate::rule::Allowance;
@@ -48,14 +50,14 @@ pub(crate) struct Book {
 /// A tenant that has terms, or had some.
 #[derive(Clone, Copy, Debug)]
 pub struct Standing<'a> {
-    in_force: Option<&'a InForce>,
+    in_force: Option<InForce<'a>>,
 }
 
 impl<'a> Standing<'a> {
     /// Its tier, if its terms name one.
     #[inline]
     pub fn tier(self) -> Option<&'a str> {
-        self.in_force?.tier.as_deref()
+        self.in_force?.tier()
     }
 
     /// What it may at a place under one of its limits, if its terms say so. The entries are those of the descriptor; a policy's key has none.
@@ -71,20 +73,9 @@ impl<'a> Standing<'a> {
 }
 
 impl Snapshot {
-    /// How a tenant stands at a moment. Nothing, if it never had terms of its own.
-    #[inline]
+    /// How a tenant stands at a moment. Nothing, if it never had terms of its own. Whoever has other things to do meanwhile may [`Snapshot::seek`] it.
     pub fn standing(&self, tenant: &[u8], now: Time) -> Option<Standing<'_>> {
-        self.book.get()?.standing(tenant, now)
-    }
-
-    /// Has the memory fetched that looking for tenants will read first. Their loads do not depend on each other, so the processor
-    /// waits for all of them at once.
-    pub fn fetch_tenants<'t>(&self, tenants: impl Iterator<Item = &'t [u8]>) {
-        if let Some(book) = self.book.get() {
-            let read = tenants.fold(0, |read, tenant| read ^ book.index.touch(book.hasher.hash(tenant)));
-            // It must not be found out that nobody wants to know.
-            std::hint::black_box(read);
-        }
+        Some(self.book.get()?.seek(tenant).find()?.standing(now))
     }
 
     /// Whether any tenant has terms, or had some.
@@ -105,15 +96,6 @@ impl Snapshot {
             }
         }
         compiler.warnings
-    }
-}
-
-impl Book {
-    #[inline]
-    fn standing(&self, tenant: &[u8], now: Time) -> Option<Standing<'_>> {
-        let number = self.index.find(self.hasher.hash(tenant))? as usize;
-        let compiled = number.checked_sub(1).and_then(|at| self.arena.get(at));
-        Some(Standing { in_force: compiled.and_then(|compiled| compiled.at(now)) })
     }
 }
 

@@ -7,22 +7,27 @@
 mod apply;
 mod follow;
 mod node;
+mod room;
 #[cfg(test)]
 mod tests;
+mod turn;
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::ArcSwapOption;
-use tokio::sync::{Mutex, Notify};
+use thiserror::Error;
+use tokio::sync::Notify;
 use tollgate_control::{
     Change, ChangeError, Changed, Database, DatabaseAddress, DatabaseError, DatabaseSettings,
     DurableAuthority, DurableSettings, Replica, Version,
 };
 
-use self::apply::{Applied, Step};
+use self::apply::{Loading, Step};
 use self::node::Node;
+pub(crate) use self::room::{Bounds, NoRoom};
+use self::turn::{Turn, Turns};
+use crate::aside::EndedEarly;
 use crate::gate::Gate;
 use crate::seldom::Seldom;
 
@@ -32,6 +37,26 @@ const STEPS_MAX: usize = 1_000;
 const DURABLE_QUEUE_MAX: usize = 16_384;
 const NS_PER_MS: u64 = 1_000_000;
 
+/// Why a change was not made.
+#[derive(Debug, Error)]
+pub(crate) enum Refused {
+    /// The database has something against it.
+    #[error(transparent)]
+    Database(#[from] ChangeError),
+    /// It could not be in force.
+    #[error(transparent)]
+    NoRoom(#[from] NoRoom),
+    /// Nothing was written yet.
+    #[error(transparent)]
+    EndedEarly(#[from] EndedEarly),
+}
+
+impl From<DatabaseError> for Refused {
+    fn from(error: DatabaseError) -> Refused {
+        Refused::Database(error.into())
+    }
+}
+
 /// What operators decide, and how far it is in force here.
 pub(crate) struct Control {
     gate: Arc<Gate>,
@@ -40,9 +65,8 @@ pub(crate) struct Control {
     database: ArcSwapOption<Database>,
     /// A copy of what is elsewhere.
     replica: Option<Replica>,
-    /// Whoever applies changes holds it.
-    applied: Mutex<Applied>,
-    version: AtomicU64,
+    bounds: Bounds,
+    turns: Turns,
     node: Node,
     asked_to_reload: Notify,
     told_of_trouble: Seldom,
@@ -52,6 +76,16 @@ pub(crate) struct Control {
 impl Control {
     /// Opens the database and applies all that is in it. One that is elsewhere and out of reach is left for later: then what was last known of it is applied.
     pub(crate) async fn open(
+        address: DatabaseAddress,
+        replica: PathBuf,
+        gate: &Arc<Gate>,
+    ) -> Result<Control, DatabaseError> {
+        Control::open_within(Bounds::default(), address, replica, gate).await
+    }
+
+    /// The same for a node that holds only so much.
+    pub(crate) async fn open_within(
+        bounds: Bounds,
         address: DatabaseAddress,
         replica: PathBuf,
         gate: &Arc<Gate>,
@@ -69,8 +103,8 @@ impl Control {
             gate: Arc::clone(gate),
             database: ArcSwapOption::empty(),
             replica,
-            applied: Mutex::default(),
-            version: AtomicU64::new(0),
+            bounds,
+            turns: Turns::new(gate, bounds),
             node: Node::new(now_ms(gate)),
             asked_to_reload: Notify::new(),
             told_of_trouble: Seldom::default(),
@@ -93,16 +127,21 @@ impl Control {
     }
 
     /// Makes a change. It is in force here when this comes back.
-    pub(crate) async fn change(&self, change: Change) -> Result<Changed, ChangeError> {
+    pub(crate) async fn change(&self, change: Change) -> Result<Changed, Refused> {
         let database = self.database().await?;
         let step = Step::of(&change);
+        let reserved = self.turns.take().await.reserve(&step).await??;
         let changed = database.change(change, now_ms(&self.gate)).await?;
-        let mut applied = self.applied.lock().await;
-        if !changed.is_repeat && changed.version == applied.version + 1 {
+        let turn = self.turns.take().await;
+        let made = if !changed.is_repeat && changed.version == turn.version() + 1 {
             // Usually: nobody else has changed anything meanwhile, and nobody has to be asked what.
-            applied.make(&[step.at(changed.version)], &self.gate);
-            self.is_applied(&applied);
-        } else if let Err(error) = self.catch_up(&database, &mut applied).await {
+            turn.make(vec![step.at(changed.version)]).await
+        } else {
+            catch_up(&database, turn).await
+        };
+        // While we have the turn, so that nobody counts it twice, or not at all.
+        drop(reserved);
+        if let Err(error) = made {
             self.tell_of_trouble(&error);
         }
         Ok(changed)
@@ -117,7 +156,7 @@ impl Control {
 
     /// The version that is in force here.
     pub(crate) fn applied(&self) -> Version {
-        self.version.load(Ordering::Relaxed) // orders nothing else
+        self.turns.version()
     }
 
     /// Has what comes from files read again.
@@ -133,18 +172,17 @@ impl Control {
     /// Connects to the database, and applies what is in it.
     async fn reach(&self) -> Result<(), DatabaseError> {
         let database = Database::open(DatabaseSettings::new(self.address.clone())).await?;
-        let mut applied = self.applied.lock().await;
+        let turn = self.turns.take().await;
         let is_known = match &self.replica {
-            Some(replica) => applied.version > 0 && replica.fleet().await? == database.fleet(),
+            Some(replica) => turn.version() > 0 && replica.fleet().await? == database.fleet(),
             None => false,
         };
         if is_known {
-            self.catch_up(&database, &mut applied).await?;
+            catch_up(&database, turn).await?;
         } else {
-            let mut loading = apply::Loading::default();
+            let mut loading = self.loading();
             let version = database.load(|document| loading.take(document)).await?;
-            *applied = loading.finish(version, &self.gate);
-            self.is_applied(&applied);
+            turn.replace(loading, version).await?;
         }
         self.keep_counts(&database);
         self.database.store(Some(Arc::new(database)));
@@ -161,33 +199,15 @@ impl Control {
         self.gate.engine().set_database_nodes(1);
     }
 
+    fn loading(&self) -> Loading {
+        Loading::new(self.bounds, self.gate.now())
+    }
+
     async fn load_replica(&self) -> Result<(), DatabaseError> {
         let Some(replica) = &self.replica else { return Ok(()) };
-        let mut loading = apply::Loading::default();
+        let mut loading = self.loading();
         let version = replica.load(|document| loading.take(document)).await?;
-        let mut applied = self.applied.lock().await;
-        *applied = loading.finish(version, &self.gate);
-        self.is_applied(&applied);
-        Ok(())
-    }
-
-    /// Applies all that the database has and this node has not.
-    async fn catch_up(&self, database: &Database, applied: &mut Applied) -> Result<(), DatabaseError> {
-        loop {
-            let rows = database.since(applied.version, STEPS_MAX).await?;
-            if rows.is_empty() {
-                break;
-            }
-            let steps: Vec<Step> = rows.into_iter().map(Step::from).collect();
-            applied.make(&steps, &self.gate);
-            self.is_applied(applied);
-        }
-        Ok(())
-    }
-
-    fn is_applied(&self, applied: &Applied) {
-        self.version.store(applied.version, Ordering::Relaxed);
-        self.gate.metrics().observe_config(applied.version);
+        self.turns.take().await.replace(loading, version).await.map(drop)
     }
 
     fn tell_of_trouble(&self, error: &DatabaseError) {
@@ -196,6 +216,17 @@ impl Control {
             let version = self.applied();
             tracing::warn!(%error, version, "nothing new can be learned from the database: decisions go on by what is known");
         }
+    }
+}
+
+/// Applies all that the database has and this node has not.
+async fn catch_up(database: &Database, mut turn: Turn) -> Result<Turn, DatabaseError> {
+    loop {
+        let rows = database.since(turn.version(), STEPS_MAX).await?;
+        if rows.is_empty() {
+            return Ok(turn);
+        }
+        turn = turn.make(rows.into_iter().map(Step::from).collect()).await?;
     }
 }
 

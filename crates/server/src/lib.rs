@@ -5,6 +5,7 @@
 
 mod access;
 mod admin;
+mod aside;
 mod body;
 mod client_address;
 mod connection;

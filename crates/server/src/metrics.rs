@@ -77,6 +77,7 @@ struct ConfigVersions {
     applied: AtomicU64,
     saved: AtomicU64,
     failures: AtomicU64,
+    unheld: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -211,6 +212,11 @@ impl Metrics {
     /// Counts what could not be learned from the database.
     pub(crate) fn observe_config_failure(&self) {
         self.config.failures.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts what the database has and this server has no room for.
+    pub(crate) fn observe_config_unheld(&self, count: u64) {
+        self.config.unheld.fetch_add(count, Ordering::Relaxed);
     }
 
     /// Counts a reload of the rules.

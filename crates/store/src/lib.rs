@@ -26,3 +26,4 @@ mod table;
 
 pub use clock::Clock;
 pub use ledger::{Charge, Entry, Key, Ledger, LedgerError, LedgerSettings, Stats};
+pub use table::prefetch;

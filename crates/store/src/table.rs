@@ -19,6 +19,7 @@ mod locks;
 mod upkeep;
 
 use arena::Arena;
+pub use arena::prefetch;
 use counters::{SlotCount, Tally};
 use geometry::Geometry;
 use line::{Found, Line, SLOTS};

@@ -1,8 +1,9 @@
 //! The history: who has used how much on which day, by rule.
 
-use crate::database::{Database, PAGE_ROWS_MAX};
+use crate::database::Database;
 use crate::driver::Value;
 use crate::error::DatabaseError;
+use crate::page::PAGE_ROWS_MAX;
 
 /// Whose usage is looked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

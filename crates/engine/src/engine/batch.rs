@@ -5,10 +5,10 @@
 
 use smallvec::SmallVec;
 use tollgate_core::Time;
-use tollgate_policy::{Quota, Snapshot};
+use tollgate_policy::{Quota, Seeking, Snapshot};
 
 use super::{Borrowed, Engine, Found, Inquiry, Purpose};
-use crate::meeting::{Meeting, Stash};
+use crate::meeting::{Ahead, Meeting, Stash};
 use crate::request::{Request, RequestError, Subject};
 use crate::verdict::{Answer, DecidedBy, Usual, Verdict};
 
@@ -62,23 +62,29 @@ pub(super) fn decide(
     }
 }
 
-/// Has the memory fetched that says how the tenants of these requests stand, where any have terms.
+/// Has the memory fetched that says how the tenants of these requests stand, where any have terms: first of all of them where they are found, then
+/// what they are found to have.
 fn fetch_tenants(snapshot: Option<&Snapshot>, requests: &[Request<'_>]) {
     let Some(snapshot) = snapshot.filter(|snapshot| snapshot.knows_tenants()) else { return };
-    let mut several: Several<&[u8]> = SmallVec::new();
+    let mut several: Several<Seeking<'_>> = SmallVec::new();
     for request in requests {
         match request.subject {
             _ if several.len() == LOOKED_AT => break,
-            Subject::Policy { key, .. } => several.push(key),
+            Subject::Policy { key, .. } => several.extend(snapshot.seek::<Ahead>(key)),
             Subject::Descriptors { domain, descriptors } => {
                 let Some(domain) = snapshot.domain(domain) else { continue };
                 let tenants = descriptors.iter().filter_map(|each| domain.tenant_of(each.entries));
                 // Of more than there is room for, the first are enough.
-                several.extend(tenants.map(str::as_bytes).take(LOOKED_AT.saturating_sub(several.len())));
+                let room = LOOKED_AT.saturating_sub(several.len());
+                several.extend(
+                    tenants.take(room).filter_map(|tenant| snapshot.seek::<Ahead>(tenant.as_bytes())),
+                );
             }
         }
     }
-    snapshot.fetch_tenants(several.into_iter());
+    for seeking in several {
+        seeking.find_ahead::<Ahead>();
+    }
 }
 
 /// How far a request has come before it is decided.

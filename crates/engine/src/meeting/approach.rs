@@ -3,7 +3,9 @@
 use std::iter;
 
 use tollgate_core::Cost;
-use tollgate_policy::{Allowance, Domain, Place, PlaceIndex, PlacedLimit, Quota, Snapshot, Standing};
+use tollgate_policy::{
+    Allowance, Domain, Place, PlaceIndex, PlacedLimit, Prefetch, Quota, Seeking, Snapshot, Standing,
+};
 use tollgate_store::authority::Pin;
 use tollgate_store::{Charge, Key};
 
@@ -11,6 +13,16 @@ use super::{Meeting, Stash};
 use crate::key::{Counted, KeyBuffer};
 use crate::request::Descriptor;
 use crate::verdict::Usual;
+
+/// How terms of tenants are fetched ahead.
+pub(crate) struct Ahead;
+
+impl Prefetch for Ahead {
+    #[inline]
+    fn prefetch<T>(value: &T) {
+        tollgate_store::prefetch(value);
+    }
+}
 
 /// One descriptor, or the key of a policy, on its way to its limits.
 pub(super) struct Approach<'a> {
@@ -54,13 +66,16 @@ impl<'a> Meeting<'a> {
         key_buffer: &mut KeyBuffer,
     ) -> Option<Approach<'a>> {
         let entries = descriptor.entries;
+        let tenant = domain.tenant_of(entries);
+        // Where tenants have terms, their memory is on its way while all else is looked for.
+        let seeking = tenant.and_then(|tenant| snapshot.seek::<Ahead>(tenant.as_bytes()));
         let place_index = self.place_of(snapshot, domain, descriptor)?;
         let place = snapshot.place(place_index);
+        let sought = seeking.and_then(Seeking::find_ahead::<Ahead>);
         let counted = Counted::Entries(entries);
         let keys = self.keys(snapshot, place, counted, key_buffer);
         let pin = self.engine.pin_of(place.common(entries).map(str::as_bytes));
-        let tenant = domain.tenant_of(entries);
-        let standing = tenant.and_then(|tenant| snapshot.standing(tenant.as_bytes(), self.now));
+        let standing = sought.map(|sought| sought.standing(self.now));
         // What an operator has said of the tenant counts before what the rules say.
         let told = standing.and_then(Standing::tier);
         let tier = told.or_else(|| tenant.and_then(|tenant| domain.tier_of_tenant(tenant)));
@@ -76,9 +91,11 @@ impl<'a> Meeting<'a> {
         key_buffer: &mut KeyBuffer,
     ) -> Approach<'a> {
         let (place, counted) = (snapshot.place(place_index), Counted::Key(key));
+        let seeking = snapshot.seek::<Ahead>(key);
         let keys = self.keys(snapshot, place, counted, key_buffer);
+        let sought = seeking.and_then(Seeking::find_ahead::<Ahead>);
         let pin = self.engine.pin_of(iter::once(key));
-        let standing = snapshot.standing(key, self.now);
+        let standing = sought.map(|sought| sought.standing(self.now));
         let tier = tier.or_else(|| standing.and_then(Standing::tier));
         let percent = self.treatments.first().and_then(|treatment| treatment.percent);
         Approach { place_index, place, counted, keys, tier, tenant: None, standing, percent, pin }

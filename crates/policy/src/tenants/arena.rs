@@ -31,9 +31,15 @@ impl<T> Arena<T> {
 
     #[inline]
     pub(super) fn get(&self, at: usize) -> Option<&T> {
-        let Some(later) = at.checked_sub(self.first.len()) else { return self.first[at].get() };
+        self.slot(at)?.get()
+    }
+
+    /// Where an item is or will be. That is not looked at yet.
+    #[inline]
+    pub(super) fn slot(&self, at: usize) -> Option<&OnceLock<T>> {
+        let Some(later) = at.checked_sub(self.first.len()) else { return Some(&self.first[at]) };
         let chunk = self.chunks.get(later >> self.chunk_bits)?.get()?;
-        chunk[later & ((1 << self.chunk_bits) - 1)].get()
+        Some(&chunk[later & ((1 << self.chunk_bits) - 1)])
     }
 
     /// Puts an item where there is none yet. False if there is no room.

@@ -1,5 +1,8 @@
 //! Terms as requests meet them: which place, which limit, which numbers.
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
 
 use smallvec::SmallVec;
@@ -14,67 +17,104 @@ use crate::tree::{Entry, PlaceIndex, Values};
 /// The most rules that one override is for. One that names no values may match any number of them, and a tenant's terms must stay small.
 pub const OVERRIDE_RULES_MAX: usize = 256;
 
-/// The terms of a tenant. One phase and one override are usual, and then all of them stand together.
+/// The terms of a tenant.
 #[derive(Clone, Debug)]
-pub(super) struct Compiled {
-    phases: SmallVec<[InForce; 1]>,
+pub(super) enum Compiled {
+    /// As usual: other numbers for ever, and no tier. The first of them is met nearly always, so it is where a decision looks anyway.
+    ForEver(Exception, Box<[Exception]>),
+    /// Anything else.
+    Phases(Box<[InPhase]>),
 }
 
 /// What is in force for a while.
 #[derive(Clone, Debug)]
-pub(super) struct InForce {
+pub(super) struct InPhase {
     from: Time,
     until: Time,
-    pub(super) tier: Option<Box<str>>,
+    tier: Option<Box<str>>,
     /// Those that name most values first.
-    exceptions: SmallVec<[Exception; 1]>,
+    exceptions: Vec<Exception>,
+}
+
+/// What is in force at a moment.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum InForce<'a> {
+    ForEver(&'a Exception, &'a [Exception]),
+    Phase(&'a InPhase),
 }
 
 /// Other numbers for one limit at one place.
 #[derive(Clone, Debug)]
-struct Exception {
+pub(super) struct Exception {
     place: PlaceIndex,
     limit: u16,
+    /// What descriptors have to have besides; nothing, if the place says it all.
+    compared: Option<Box<Compared>>,
+    allowance: Allowance,
+}
+
+/// Values that descriptors have to have.
+#[derive(Clone, Debug)]
+struct Compared {
     /// Where in descriptors the tenant stands.
     tenant_at: u8,
-    /// Which of the target's entries have to be compared, a bit for each: of the others, the place says it all.
-    compared: u32,
+    /// Which of the target's entries are compared, a bit for each.
+    entries: u32,
     target: Arc<Target>,
-    allowance: Allowance,
 }
 
 impl Compiled {
     #[inline]
-    pub(super) fn at(&self, now: Time) -> Option<&InForce> {
-        self.phases.iter().find(|phase| phase.from <= now && now < phase.until)
+    pub(super) fn at(&self, now: Time) -> Option<InForce<'_>> {
+        match self {
+            Compiled::ForEver(first, others) => Some(InForce::ForEver(first, others)),
+            Compiled::Phases(phases) => {
+                phases.iter().find(|phase| phase.from <= now && now < phase.until).map(InForce::Phase)
+            }
+        }
     }
 }
 
-impl InForce {
+impl<'a> InForce<'a> {
+    #[inline]
+    pub(super) fn tier(self) -> Option<&'a str> {
+        match self {
+            InForce::ForEver(..) => None,
+            InForce::Phase(phase) => phase.tier.as_deref(),
+        }
+    }
+
     /// What is allowed to a descriptor under a limit, if that is not what the rule says.
     #[inline]
     pub(super) fn allowance(
-        &self,
+        self,
         place: PlaceIndex,
         limit: usize,
         entries: &[Entry<'_>],
-    ) -> Option<&Allowance> {
+    ) -> Option<&'a Allowance> {
         let applies = |exception: &&Exception| {
             exception.place == place && usize::from(exception.limit) == limit && exception.takes(entries)
         };
-        self.exceptions.iter().find(applies).map(|exception| &exception.allowance)
+        let (first, others) = match self {
+            InForce::ForEver(first, others) => (Some(first), others),
+            InForce::Phase(phase) => (None, phase.exceptions.as_slice()),
+        };
+        let found = first.filter(applies).or_else(|| others.iter().find(applies));
+        found.map(|exception| &exception.allowance)
     }
 }
 
 impl Exception {
     #[inline]
     fn takes(&self, entries: &[Entry<'_>]) -> bool {
-        self.compared == 0 || self.compare(entries)
+        self.compared.as_ref().is_none_or(|compared| compared.takes(entries))
     }
+}
 
-    fn compare(&self, entries: &[Entry<'_>]) -> bool {
+impl Compared {
+    fn takes(&self, entries: &[Entry<'_>]) -> bool {
         let Target::Descriptor { entries: wanted, .. } = &*self.target else { return true };
-        (0..wanted.len()).filter(|at| self.compared & (1 << at) != 0).all(|at| {
+        (0..wanted.len()).filter(|at| self.entries & (1 << at) != 0).all(|at| {
             let level = at + usize::from(at >= usize::from(self.tenant_at));
             let value = wanted[at].1.as_deref();
             value.is_none_or(|value| entries.get(level).is_some_and(|(_, other)| *other == value))
@@ -94,18 +134,26 @@ pub(super) struct Compiler<'a> {
 
 impl Compiler<'_> {
     pub(super) fn compile(&mut self, terms: &TenantTerms) -> Compiled {
-        Compiled { phases: terms.phases.iter().map(|phase| self.phase(phase)).collect() }
+        let phases: Box<[InPhase]> = terms.phases.iter().map(|phase| self.phase(phase)).collect();
+        let is_for_ever = matches!(&*terms.phases, [Phase { from: None, until: None, tier: None, .. }]);
+        if let [InPhase { exceptions, .. }] = &*phases
+            && let [first, others @ ..] = &**exceptions
+            && is_for_ever
+        {
+            return Compiled::ForEver(first.clone(), others.into());
+        }
+        Compiled::Phases(phases)
     }
 
-    fn phase(&mut self, phase: &Phase) -> InForce {
+    fn phase(&mut self, phase: &Phase) -> InPhase {
         let mut ordered: SmallVec<[&Override; 4]> = phase.overrides.iter().collect();
         ordered.sort_by_key(|wanted| std::cmp::Reverse(wanted.target.values()));
-        let mut exceptions = SmallVec::new();
+        let mut exceptions = Vec::new();
         for wanted in ordered {
             self.exceptions(wanted, &mut exceptions);
         }
         exceptions.shrink_to_fit();
-        InForce {
+        InPhase {
             from: phase.from.unwrap_or_default(),
             // Nobody asks at the end of time.
             until: phase.until.unwrap_or(Time::MAX.plus(tollgate_core::Span::from_ticks(1))),
@@ -114,7 +162,7 @@ impl Compiler<'_> {
         }
     }
 
-    fn exceptions(&mut self, wanted: &Override, exceptions: &mut SmallVec<[Exception; 1]>) {
+    fn exceptions(&mut self, wanted: &Override, exceptions: &mut Vec<Exception>) {
         let snapshot = self.snapshot;
         match &*wanted.target {
             Target::Policy { name } => match snapshot.policy(name) {
@@ -135,6 +183,8 @@ impl Compiler<'_> {
                     met.truncate(OVERRIDE_RULES_MAX);
                     self.warn(wanted, "it matches too many rules: it is for the first 256 of them only");
                 }
+                // A place that says it all is met rather than one that only may be. Of different places, no two are met together.
+                met.sort_by_key(|met| met.compared.count_ones());
                 for met in met {
                     self.at_place(wanted, met, exceptions);
                 }
@@ -142,7 +192,7 @@ impl Compiler<'_> {
         }
     }
 
-    fn at_place(&mut self, wanted: &Override, met: Met, exceptions: &mut SmallVec<[Exception; 1]>) {
+    fn at_place(&mut self, wanted: &Override, met: Met, exceptions: &mut Vec<Exception>) {
         let place = self.snapshot.place(met.place);
         let chosen = chosen(place, wanted);
         if chosen.is_empty() {
@@ -167,8 +217,10 @@ impl Compiler<'_> {
                     if !self.is_trial {
                         placed.remember(&allowance, false);
                     }
-                    let (place, compared, target) = (met.place, met.compared, Arc::clone(&wanted.target));
-                    exceptions.push(Exception { place, limit, tenant_at, compared, target, allowance });
+                    let target = || Arc::clone(&wanted.target);
+                    let compared = (met.compared != 0)
+                        .then(|| Box::new(Compared { tenant_at, entries: met.compared, target: target() }));
+                    exceptions.push(Exception { place: met.place, limit, compared, allowance });
                 }
                 Err(why) => {
                     let what = format!("the limit \"{}\" cannot have these numbers: {why}", placed.title());

@@ -61,9 +61,10 @@ pub(super) struct Index {
     used: AtomicUsize,
 }
 
+/// Whose terms these are, and which.
 #[derive(Default)]
 #[repr(align(16))]
-struct Slot {
+pub(super) struct Slot {
     hash: AtomicU64,
     rest: AtomicU64,
 }
@@ -105,10 +106,10 @@ impl Index {
         None
     }
 
-    /// Reads what is in the first slot that a tenant may stand in, whoever it belongs to: who asks for several waits for memory once.
+    /// The first slot that a tenant may stand in, whoever it belongs to. Nothing in it is read yet.
     #[inline]
-    pub(super) fn touch(&self, tenant: TenantHash) -> u64 {
-        self.slots_from_home(tenant).next().map_or(0, |slot| slot.hash.load(Ordering::Relaxed))
+    pub(super) fn home(&self, tenant: TenantHash) -> Option<&Slot> {
+        self.slots_from_home(tenant).next()
     }
 
     /// Gives a tenant the terms of this number, and says which it had. There must be room, and nobody else may write.

@@ -4,15 +4,17 @@
 use std::collections::{BTreeMap, HashMap};
 
 use tollgate::core::Time;
-use tollgate::policy::{Problems, Source, TenantTerms, read_terms};
+use tollgate::policy::{Problems, Source, TENANTS_MAX, TenantTerms, TooManyTenants, read_terms};
 use tollgate::{Descriptor, KeyAct, KeyActKind, KeySubject, Request};
 use tollgate_control::{AuditRow, Change, Document, Kind, Version};
 
+use super::room::{Addition, Bounds, NoRoom, Reserved, UnderWay};
 use crate::admin::documents::{
     ActName, KeyBody, KeySubjectBody, SwitchBody, is_domain, moment_ms, policy_source,
 };
 use crate::gate::{Gate, SwitchedNames};
 use crate::protocol::http::Question;
+use crate::seldom::Seldom;
 
 const NS_PER_MS: u64 = 1_000_000;
 
@@ -22,6 +24,9 @@ pub(super) struct Applied {
     pub(super) version: Version,
     /// Bans and boosts by their ids: the engine takes all of them at once.
     keys: HashMap<String, KeyAct>,
+    bounds: Bounds,
+    under_way: UnderWay,
+    told_of_no_room: Seldom,
 }
 
 /// One change.
@@ -53,6 +58,32 @@ impl From<AuditRow> for Step {
 }
 
 impl Applied {
+    pub(super) fn new(bounds: Bounds) -> Applied {
+        Applied { bounds, ..Applied::default() }
+    }
+
+    /// Keeps room for a change that is about to be written, if it needs any; an error if there is none.
+    pub(super) fn reserve(&mut self, step: &Step, gate: &Gate) -> Result<Option<Reserved>, NoRoom> {
+        let addition = match step.kind {
+            _ if step.after.is_none() => return Ok(None),
+            Some(Kind::Quota) if gate.engine().terms_of(&step.id).is_none() => Addition::Tenant,
+            Some(Kind::Key) if !self.keys.contains_key(&step.id) => Addition::KeyAct,
+            _ => return Ok(None),
+        };
+        let under_way = self.under_way.count(addition);
+        let Bounds { tenants_max, key_acts_max } = self.bounds;
+        match addition {
+            Addition::Tenant if gate.engine().tenants_len() + under_way >= tenants_max => {
+                return Err(NoRoom::Tenants(tenants_max));
+            }
+            Addition::KeyAct if !self.has_room_for_keys(1 + under_way, gate.now()) => {
+                return Err(NoRoom::KeyActs(key_acts_max));
+            }
+            Addition::Tenant | Addition::KeyAct => {}
+        }
+        Ok(Some(self.under_way.reserve(addition)))
+    }
+
     /// Makes changes, in order. Those that are made already are passed over.
     pub(super) fn make(&mut self, steps: &[Step], gate: &Gate) {
         let known = self.version;
@@ -62,13 +93,17 @@ impl Applied {
             self.version = self.version.max(step.version);
             let Step { id, after, .. } = step;
             match step.kind {
-                Some(Kind::Quota) => set_tenant(gate, id, after.as_deref()),
+                Some(Kind::Quota) => {
+                    let held = set_tenant(gate, id, after.as_deref(), self.bounds.tenants_max);
+                    self.tell_of_no_room(held.err(), gate);
+                }
                 Some(Kind::Policy) => {
                     policies.insert(id.clone(), after.as_deref().map(|body| source_of(id, body)));
                 }
                 Some(Kind::Key) => {
                     has_acts = true;
-                    self.set_key(id, after.as_deref());
+                    let held = self.set_key(id, after.as_deref(), gate.now());
+                    self.tell_of_no_room(held.err(), gate);
                 }
                 Some(Kind::Switch) => set_switches(gate, after.as_deref()),
                 Some(Kind::Usage) => forget(gate, id, after.as_deref()),
@@ -83,10 +118,33 @@ impl Applied {
         }
     }
 
-    fn set_key(&mut self, id: &str, body: Option<&str>) {
+    /// What is over is not kept.
+    fn set_key(&mut self, id: &str, body: Option<&str>, now: Time) -> Result<(), NoRoom> {
         self.keys.remove(id);
-        if let Some(act) = body.and_then(|body| key_act(id, body)) {
+        let act = body.and_then(|body| key_act(id, body));
+        if let Some(act) = act.filter(|act| now < act.until) {
+            if !self.has_room_for_keys(1, now) {
+                return Err(NoRoom::KeyActs(self.bounds.key_acts_max));
+            }
             self.keys.insert(id.to_owned(), act);
+        }
+        Ok(())
+    }
+
+    fn has_room_for_keys(&mut self, more: usize, now: Time) -> bool {
+        if self.keys.len() + more > self.bounds.key_acts_max {
+            self.keys.retain(|_, act| now < act.until);
+        }
+        self.keys.len() + more <= self.bounds.key_acts_max
+    }
+
+    /// Whoever took the change had room for it, and this node has none.
+    fn tell_of_no_room(&self, found: Option<NoRoom>, gate: &Gate) {
+        let Some(error) = found else { return };
+        gate.metrics().observe_config_unheld(1);
+        if self.told_of_no_room.is_to_be_told(gate.now()) {
+            let version = self.version;
+            tracing::error!(%error, version, "a change that another node has taken is not in force here");
         }
     }
 
@@ -100,32 +158,60 @@ impl Applied {
 }
 
 /// All documents on their way to the engine.
-#[derive(Default)]
 pub(super) struct Loading {
+    now: Time,
     tenants: Vec<(String, TenantTerms)>,
+    with_terms: usize,
     policies: BTreeMap<String, Source>,
     switches: Option<String>,
     applied: Applied,
+    /// How many find no room.
+    unheld: u64,
 }
 
 impl Loading {
+    pub(super) fn new(bounds: Bounds, now: Time) -> Loading {
+        Loading {
+            now,
+            tenants: Vec::new(),
+            with_terms: 0,
+            policies: BTreeMap::new(),
+            switches: None,
+            applied: Applied::new(bounds),
+            unheld: 0,
+        }
+    }
+
     pub(super) fn take(&mut self, document: Document) {
         let Document { kind, id, body, .. } = document;
         match kind {
             Kind::Quota => {
-                let terms = terms_of(&id, &body);
-                self.tenants.extend(terms.map(|terms| (id, terms)));
+                if let Some(terms) = terms_of(&id, &body) {
+                    self.take_tenant(id, terms.not_over(self.now));
+                }
             }
             Kind::Policy => drop(self.policies.insert(id.clone(), source_of(&id, &body))),
-            Kind::Key => self.applied.set_key(&id, Some(&body)),
+            Kind::Key => {
+                self.unheld += u64::from(self.applied.set_key(&id, Some(&body), self.now).is_err());
+            }
             Kind::Switch => self.switches = Some(body),
             Kind::Usage | Kind::Rules => {}
         }
     }
 
+    fn take_tenant(&mut self, id: String, terms: TenantTerms) {
+        let needs_room = !terms.is_empty();
+        if needs_room && self.with_terms == self.applied.bounds.tenants_max {
+            self.unheld += 1;
+        } else {
+            self.with_terms += usize::from(needs_room);
+            self.tenants.push((id, terms));
+        }
+    }
+
     /// Puts all of it in the place of what was in force.
     pub(super) fn finish(self, version: Version, gate: &Gate) -> Applied {
-        let Loading { tenants, policies, switches, mut applied } = self;
+        let Loading { tenants, policies, switches, mut applied, unheld, .. } = self;
         tell(gate.set_documents(policies), "a policy of the database");
         if let Err(error) = gate.engine().set_tenants(tenants, gate.now()) {
             tracing::error!(%error, "the quotas of the database are not in force");
@@ -133,6 +219,14 @@ impl Loading {
         set_switches(gate, switches.as_deref());
         applied.version = version;
         applied.install_keys(gate);
+        if unheld > 0 {
+            gate.metrics().observe_config_unheld(unheld);
+            tracing::error!(
+                unheld,
+                version,
+                "the database has more quotas, bans or boosts than this node can hold: so many are not in force"
+            );
+        }
         applied
     }
 }
@@ -141,18 +235,21 @@ fn source_of(id: &str, body: &str) -> Source {
     policy_source(id, is_domain(body), body)
 }
 
-fn set_tenant(gate: &Gate, id: &str, body: Option<&str>) {
+fn set_tenant(gate: &Gate, id: &str, body: Option<&str>, tenants_max: usize) -> Result<(), NoRoom> {
     let terms = match body {
         None => None,
         Some(body) => match terms_of(id, body) {
-            Some(terms) => Some(terms),
-            None => return,
+            Some(terms) => Some(terms.not_over(gate.now())),
+            None => return Ok(()),
         },
     };
-    if let Err(error) = gate.engine().set_tenant(id, terms, gate.now()) {
-        tracing::error!(%error, "a quota is not in force");
+    let (engine, is_told) = (gate.engine(), terms.as_ref().is_some_and(|terms| !terms.is_empty()));
+    if is_told && engine.tenants_len() >= tenants_max && engine.terms_of(id).is_none() {
+        return Err(NoRoom::Tenants(tenants_max));
     }
+    let set = engine.set_tenant(id, terms, gate.now());
     gate.forget_denials();
+    set.map_err(|TooManyTenants| NoRoom::Tenants(TENANTS_MAX))
 }
 
 fn terms_of(id: &str, body: &str) -> Option<TenantTerms> {

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::Notify;
 use tokio::time::{Interval, MissedTickBehavior, interval, sleep};
 use tollgate_control::{Database, DatabaseAddress, DatabaseError, Version};
 
-use super::{Control, now_ms};
+use super::{Control, catch_up, now_ms};
+use crate::aside::aside;
 use crate::drain::Drain;
 
 /// How often the version is asked for. Of a file nobody is told that it has changed; PostgreSQL tells, but may be misheard.
@@ -32,23 +34,51 @@ impl Control {
         }
     }
 
+    /// Each at its own pace: a copy of everything takes long, and must keep nobody from hearing of changes, or of this node.
     async fn follow_for_ever(&self) {
         let database = self.reached().await;
+        let looked = Notify::new();
+        tokio::join!(
+            self.beat_for_ever(&database),
+            self.look_for_ever(&database, &looked),
+            self.save_for_ever(&database, &looked),
+        );
+    }
+
+    async fn beat_for_ever(&self, database: &Database) {
+        let mut beats = every(BEAT_INTERVAL);
+        loop {
+            beats.tick().await;
+            self.beat(database).await;
+        }
+    }
+
+    async fn look_for_ever(&self, database: &Database, looked: &Notify) {
         let mut noticed = database.noticed();
-        let (mut looks, mut beats) = (every(self.look_interval()), every(BEAT_INTERVAL));
+        let mut looks = every(self.look_interval());
         loop {
             tokio::select! {
-                _ = beats.tick() => {
-                    self.beat(&database).await;
-                    continue;
-                }
                 _ = looks.tick() => {}
                 // Where nobody tells anything any more, the time for a look comes all the same.
                 Ok(()) = noticed.changed() => {}
             }
-            if let Err(error) = self.look(&database).await {
-                self.tell_of_trouble(&error);
-                sleep(AWAY_INTERVAL).await;
+            match self.look(database).await {
+                Ok(()) => looked.notify_one(),
+                Err(error) => {
+                    self.tell_of_trouble(&error);
+                    sleep(AWAY_INTERVAL).await;
+                }
+            }
+        }
+    }
+
+    async fn save_for_ever(&self, database: &Database, looked: &Notify) {
+        loop {
+            looked.notified().await;
+            if let Err(error) = self.save(database).await
+                && self.told_of_copy.is_to_be_told(self.gate.now())
+            {
+                tracing::warn!(%error, "the copy for a start without the database is behind");
             }
         }
     }
@@ -67,7 +97,7 @@ impl Control {
         }
     }
 
-    /// Applies what is new, and notes it down for a start without the database.
+    /// Applies what is new.
     async fn look(&self, database: &Database) -> Result<(), DatabaseError> {
         // First what is in force: it may change while the other is asked for.
         let applied = self.applied();
@@ -76,12 +106,7 @@ impl Control {
             return Err(turned_back(version, applied));
         }
         if version > self.applied() {
-            self.catch_up(database, &mut *self.applied.lock().await).await?;
-        }
-        if let Err(error) = self.save(database).await
-            && self.told_of_copy.is_to_be_told(self.gate.now())
-        {
-            tracing::warn!(%error, "the copy for a start without the database is behind");
+            catch_up(database, self.turns.take().await).await?;
         }
         Ok(())
     }
@@ -97,7 +122,10 @@ impl Control {
     }
 
     async fn beat(&self, database: &Database) {
-        let (now_ms, rules) = (now_ms(&self.gate), self.gate.rules_fingerprint());
+        let gate = Arc::clone(&self.gate);
+        // Whoever puts other rules in force may keep us waiting.
+        let Ok(rules) = aside(move || gate.rules_fingerprint()).await else { return };
+        let now_ms = now_ms(&self.gate);
         if let Err(error) = database.beat(&self.node.state(self.applied(), rules, now_ms), now_ms).await {
             self.tell_of_trouble(&error);
         } else if self.gate.durable().is_some() {

@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 use tokio::time::timeout;
-use tollgate::policy::Source;
+use tollgate::core::Span;
+use tollgate::policy::{Source, read_terms};
 use tollgate::{DecidedBy, Descriptor, Request, Verdict};
-use tollgate_control::{Action, Change, Condition, DatabaseAddress, Kind, Who};
+use tollgate_control::{Action, Change, Changed, Condition, DatabaseAddress, Kind, Who};
 
-use super::Control;
+use super::{Bounds, Control, NoRoom, Refused};
 use crate::drain::Stopper;
 use crate::gate::{Gate, GateSettings};
 
@@ -30,15 +31,23 @@ struct Server {
 }
 
 async fn server(folder: &Path) -> Server {
+    server_within(folder, Bounds::default()).await
+}
+
+async fn server_within(folder: &Path, bounds: Bounds) -> Server {
     let gate = Arc::new(Gate::new(GateSettings::default()).unwrap());
     gate.load(&[Source::new("rules.yaml", FILE)]).unwrap();
     let address = DatabaseAddress::Sqlite(folder.join("tollgate.db"));
-    let control = Control::open(address, folder.join("replica.db"), &gate).await.unwrap();
+    let control = Control::open_within(bounds, address, folder.join("replica.db"), &gate).await.unwrap();
     Server { gate, control: Arc::new(control) }
 }
 
 impl Server {
     async fn change(&self, kind: Kind, id: &str, body: Option<&str>) {
+        self.try_change(kind, id, body).await.unwrap();
+    }
+
+    async fn try_change(&self, kind: Kind, id: &str, body: Option<&str>) -> Result<Changed, Refused> {
         let change = Change {
             who: Who { name: "test".to_owned(), role: "admin".to_owned() },
             action: if body.is_some() { Action::PUT } else { Action::DELETE },
@@ -48,7 +57,18 @@ impl Server {
             condition: Condition::Any,
             repeat: None,
         };
-        self.control.change(change).await.unwrap();
+        self.control.change(change).await
+    }
+
+    /// How much it has no room for.
+    fn unheld(&self) -> u64 {
+        let text = self.gate.metrics_text().unwrap();
+        let count = text.lines().find_map(|line| line.strip_prefix("ratelimit_config_unheld_total "));
+        count.unwrap().parse().unwrap()
+    }
+
+    fn is_banned(&self, key: &str) -> bool {
+        self.peek("search", key).decided_by() == DecidedBy::Ban
     }
 
     fn peek(&self, policy: &str, key: &str) -> Verdict {
@@ -205,10 +225,147 @@ async fn a_node_never_goes_back() {
     let folder = folder();
     let server = server(folder.path()).await;
     server.change(Kind::Quota, "acme", Some(QUOTA)).await;
-    let mut applied = server.control.applied.lock().await;
     let old = super::Step::of(&deletion()).at(1);
-    applied.make(&[old], &server.gate);
-    assert_eq!((applied.version, server.limit("search", "acme")), (1, 50));
+    let turn = server.control.turns.take().await.make(vec![old]).await.unwrap();
+    assert_eq!((turn.version(), server.limit("search", "acme")), (1, 50));
+}
+
+#[tokio::test]
+async fn the_thread_goes_on_with_other_things_while_rules_are_put_in_force() {
+    let folder = folder();
+    let server = server(folder.path()).await;
+    // No two alike, so that all of them have to be made again for other rules.
+    let tenants = (0..100_000).map(|tenant| {
+        let quota = QUOTA.replace("50", &(100 + tenant).to_string());
+        (format!("tenant-{tenant}"), read_terms("quota", &quota).unwrap())
+    });
+    server.gate.engine().set_tenants(tenants, server.gate.now()).unwrap();
+    let started = server.gate.now();
+    let change = server.change(Kind::Policy, "new", Some(r#"{"requests": 3, "period": "1h"}"#));
+    let (mut last, mut longest) = (started, Span::ZERO);
+    let decide = async {
+        loop {
+            assert_eq!(server.limit("search", "tenant-7"), 107);
+            let now = server.gate.now();
+            longest = longest.max(now.since(last));
+            last = now;
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::select! {
+        () = change => {}
+        () = decide => {}
+    }
+    let whole = server.gate.now().since(started);
+    assert_eq!((server.limit("new", "x"), server.limit("search", "tenant-7")), (3, 107));
+    assert!(longest.ticks() < whole.ticks() / 4, "{longest:?} of {whole:?} without a decision");
+}
+
+const FEW: Bounds = Bounds { tenants_max: 3, key_acts_max: 3 };
+
+fn ban(key: &str, until: &str) -> String {
+    BAN.replace("\"bad\"", &format!("{key:?}")).replace("2099-01-01T00:00:00Z", until)
+}
+
+/// One kind of what there is a bound for: how one of a name is written.
+type Writes = fn(&str) -> String;
+
+async fn check_bound(kind: Kind, writes: Writes, refusal: NoRoom) {
+    let folder = folder();
+    let server = server_within(folder.path(), FEW).await;
+    let put = async |id: &str| server.try_change(kind, id, Some(&writes(id))).await.map(drop);
+    // However many come at once, as many pass as there is room for.
+    let tried = tokio::join!(put("a"), put("b"), put("c"), put("d"), put("e"));
+    let refused: Vec<Refused> = <[_; 5]>::from(tried).into_iter().filter_map(Result::err).collect();
+    assert!(refused.iter().all(|refused| matches!(refused, Refused::NoRoom(why) if *why == refusal)));
+    let database = server.control.database().await.unwrap();
+    let kept = database.documents(kind, None, 10).await.unwrap().rows;
+    assert_eq!((refused.len(), kept.len(), server.control.applied()), (2, 3, 3), "nothing else was written");
+    // Whoever is there may be written again, and who goes makes room.
+    put(&kept[0].id).await.unwrap();
+    assert!(matches!(put("f").await, Err(Refused::NoRoom(_))));
+    server.change(kind, &kept[0].id, None).await;
+    put("f").await.unwrap();
+    assert!(matches!(put("g").await, Err(Refused::NoRoom(_))));
+    assert_eq!(server.unheld(), 0);
+}
+
+#[tokio::test]
+async fn one_ban_too_many_is_refused_and_not_written() {
+    Box::pin(check_bound(Kind::Key, |id| ban(id, "2099-01-01T00:00:00Z"), NoRoom::KeyActs(3))).await;
+}
+
+#[tokio::test]
+async fn one_tenant_too_many_is_refused_and_not_written() {
+    Box::pin(check_bound(Kind::Quota, |_| QUOTA.to_owned(), NoRoom::Tenants(3))).await;
+}
+
+#[tokio::test]
+async fn what_is_over_takes_no_room() {
+    let folder = folder();
+    let server = server_within(folder.path(), FEW).await;
+    for id in ["a", "b", "c", "d", "e"] {
+        server.change(Kind::Key, id, Some(&ban(id, "2001-01-01T00:00:00Z"))).await;
+        let over = QUOTA.replace("]}", r#"], "expires_at": "2001-01-01T00:00:00Z"}"#);
+        server.change(Kind::Quota, &id.to_uppercase(), Some(&over)).await;
+    }
+    for id in ["a", "b", "z"] {
+        server.change(Kind::Key, id, Some(&ban(id, "2099-01-01T00:00:00Z"))).await;
+        server.change(Kind::Quota, &id.to_uppercase(), Some(QUOTA)).await;
+        assert!(server.is_banned(id));
+    }
+    assert_eq!((server.limit("search", "Z"), server.unheld()), (50, 0));
+}
+
+#[tokio::test]
+async fn what_a_node_cannot_hold_is_counted_and_touches_nothing_else() {
+    let folder = folder();
+    let (one, other) = (server(folder.path()).await, server_within(folder.path(), FEW).await);
+    let stopper = Stopper::new();
+    let following = tokio::spawn(Arc::clone(&other.control).follow(stopper.drain()));
+    for id in ["a", "b", "c", "d", "e"] {
+        one.change(Kind::Key, id, Some(&ban(id, "2099-01-01T00:00:00Z"))).await;
+        one.change(Kind::Quota, &id.to_uppercase(), Some(QUOTA)).await;
+    }
+    one.change(Kind::Key, "a", None).await;
+    one.change(Kind::Policy, "new", Some(r#"{"requests": 3, "period": "1h"}"#)).await;
+    until(|| other.control.applied() == 12).await;
+    assert_eq!((other.limit("new", "x"), other.unheld()), (3, 4));
+    assert_eq!(["a", "b", "c", "d", "e"].map(|id| other.is_banned(id)), [false, true, true, false, false]);
+    assert_eq!(["A", "B", "C", "D", "E"].map(|id| other.limit("search", id)), [50, 50, 50, 5, 5]);
+    stopper.stop();
+    following.await.unwrap();
+    drop(other);
+    let again = server_within(folder.path(), FEW).await;
+    assert_eq!((again.limit("new", "x"), again.unheld()), (3, 3), "of four bans one, of five quotas two");
+    assert_eq!(["b", "e"].map(|id| again.is_banned(id)), [true, false]);
+}
+
+#[tokio::test]
+async fn a_request_that_is_broken_off_lets_nobody_overtake() {
+    let folder = folder();
+    let server = server(folder.path()).await;
+    for turn in 0..200_u64 {
+        let quota = QUOTA.replace("50", &(100 + turn).to_string());
+        let change = server.change(Kind::Quota, "acme", Some(&quota));
+        let patience = async {
+            for _ in 0..turn * 7 % 199 * 100 {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::select! {
+            biased;
+            () = change => {}
+            () = patience => {}
+        }
+    }
+    // Behind all of those that were taken, whether anybody waited for them or not.
+    server.change(Kind::Policy, "new", Some(r#"{"requests": 3, "period": "1h"}"#)).await;
+    let database = server.control.database().await.unwrap();
+    assert_eq!(server.control.applied(), database.version().await.unwrap());
+    let kept = database.document(Kind::Quota, "acme").await.unwrap().map(|document| document.body);
+    let limit = server.limit("search", "acme").to_string();
+    assert!(kept.as_ref().is_some_and(|kept| kept.contains(&limit)), "{limit} of {kept:?}");
 }
 
 fn deletion() -> Change {

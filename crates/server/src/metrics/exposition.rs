@@ -29,8 +29,8 @@ pub(super) struct Exposition {
     /// How many reloads failed and succeeded.
     reloads: [u64; 2],
     last_reload_good: u64,
-    /// The version that is in force, the one that is saved here, and how often nothing could be learned.
-    config: [u64; 3],
+    /// The version that is in force, the one that is saved here, how often nothing could be learned, and how much there was no room for.
+    config: [u64; 4],
     unauthorized: [u64; Protocol::ALL.len()],
     shared: [u64; SHARED_BY.len()],
     ledger: Stats,
@@ -100,8 +100,13 @@ impl Exposition {
             protocols,
             reloads: [&reloads.bad, &reloads.good].map(|counter| counter.load(Ordering::Relaxed)),
             last_reload_good: reloads.last_good.load(Ordering::Relaxed),
-            config: [&metrics.config.applied, &metrics.config.saved, &metrics.config.failures]
-                .map(|number| number.load(Ordering::Relaxed)),
+            config: [
+                &metrics.config.applied,
+                &metrics.config.saved,
+                &metrics.config.failures,
+                &metrics.config.unheld,
+            ]
+            .map(|number| number.load(Ordering::Relaxed)),
             unauthorized: Protocol::ALL
                 .map(|protocol| metrics.unauthorized[protocol as usize].load(Ordering::Relaxed)),
             shared: std::array::from_fn(|at| metrics.shared[at].load(Ordering::Relaxed)),
@@ -185,7 +190,7 @@ impl Exposition {
         }
         let help = "1 if the rules in the files are those in force, 0 if they could not be loaded.";
         gauge(encoder, "ratelimit_config_last_load_success", help, &self.last_reload_good)?;
-        let [applied, saved, failures] = self.config;
+        let [applied, saved, failures, unheld] = self.config;
         let help = "The version of what operators have decided that is in force here.";
         gauge(encoder, "ratelimit_config_version", help, &applied)?;
         let help = "The version that this server would start with if its database were away.";
@@ -198,6 +203,7 @@ impl Exposition {
         gauge(encoder, "ratelimit_hot_keys_leased", help, &(self.hot.leased as u64))?;
         let alone = [
             ("ratelimit_config_failures", "Times that nothing could be learned from the database.", failures),
+            ("ratelimit_config_unheld", "Quotas, bans and boosts that there was no room for.", unheld),
             ("ratelimit_ledger_reclaimed", "Idle keys forgotten, at no loss.", self.ledger.reclaimed),
             ("ratelimit_ledger_evicted", "Keys forgotten in use, for lack of memory.", self.ledger.evicted),
             ("ratelimit_failopen", "Decisions to let pass because nobody could be asked.", self.failopen()),

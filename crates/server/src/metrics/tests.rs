@@ -162,6 +162,7 @@ fn the_process() {
     metrics.observe_config(7);
     metrics.observe_saved_config(6);
     metrics.observe_config_failure();
+    metrics.observe_config_unheld(2);
     let unlabelled =
         |line: &str| !line.contains("protocol") && !line.contains("rule") && !line.contains("_duration");
     assert_snapshot!(lines(&metrics, unlabelled), @r#"
@@ -200,6 +201,9 @@ fn the_process() {
     # HELP ratelimit_config_failures Times that nothing could be learned from the database.
     # TYPE ratelimit_config_failures counter
     ratelimit_config_failures_total 1
+    # HELP ratelimit_config_unheld Quotas, bans and boosts that there was no room for.
+    # TYPE ratelimit_config_unheld counter
+    ratelimit_config_unheld_total 2
     # HELP ratelimit_ledger_reclaimed Idle keys forgotten, at no loss.
     # TYPE ratelimit_ledger_reclaimed counter
     ratelimit_ledger_reclaimed_total 2

@@ -10,9 +10,16 @@ use crate::ledger::LedgerError;
 
 #[cfg(not(loom))]
 pub(super) use mapped::Arena;
+#[cfg(not(loom))]
+pub use mapped::prefetch;
 #[cfg(loom)]
 pub(super) use modelled::Arena;
+#[cfg(loom)]
+pub use modelled::prefetch;
 
+/// What the processor fetches at once.
+#[cfg(not(loom))]
+const CACHE_LINE_BYTES: usize = 64;
 /// What one page of memory holds when it is a huge one.
 #[cfg(not(loom))]
 const HUGE_PAGE_BYTES: usize = 2 << 20;
@@ -26,7 +33,30 @@ mod mapped {
 
     use rustix::mm::{self, Advice, MapFlags, ProtFlags};
 
-    use super::{HUGE_PAGE_BYTES, LedgerError, Line};
+    use super::{CACHE_LINE_BYTES, HUGE_PAGE_BYTES, LedgerError, Line};
+
+    /// Has the processor fetch the memory of a value that is about to be read, and does not wait for it.
+    #[inline]
+    pub fn prefetch<T>(value: &T) {
+        let start = ptr::from_ref(value).cast::<i8>();
+        for offset in (0..size_of::<T>()).step_by(CACHE_LINE_BYTES) {
+            fetch(start.wrapping_add(offset));
+        }
+        // It may begin anywhere in its first line.
+        fetch(start.wrapping_add(size_of::<T>().saturating_sub(1)));
+    }
+
+    #[inline]
+    fn fetch(address: *const i8) {
+        #[cfg(target_arch = "x86_64")]
+        {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            // SAFETY: a prefetch is a hint: it reads nothing and cannot fault.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(address) };
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = address;
+    }
 
     pub(in crate::table) struct Arena {
         mapping: NonNull<u8>,
@@ -78,15 +108,7 @@ mod mapped {
         /// Fetches the line towards the cache without waiting for it.
         #[inline]
         pub(in crate::table) fn prefetch(&self, index: usize) {
-            #[cfg(target_arch = "x86_64")]
-            {
-                use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-                let address = self.lines.as_ptr().wrapping_add(index).cast::<i8>();
-                // SAFETY: a prefetch is a hint: it reads nothing and cannot fault.
-                unsafe { _mm_prefetch::<_MM_HINT_T0>(address) };
-            }
-            #[cfg(not(target_arch = "x86_64"))]
-            let _ = index;
+            fetch(self.lines.as_ptr().wrapping_add(index).cast());
         }
 
         /// Lets the system provide memory for the first `lines` lines now, so that no decision waits for it later.
@@ -121,6 +143,9 @@ mod mapped {
 #[cfg(loom)]
 mod modelled {
     use super::{LedgerError, Line};
+
+    /// Nothing is fetched in a model.
+    pub fn prefetch<T>(_value: &T) {}
 
     pub(in crate::table) struct Arena {
         lines: Box<[Line]>,

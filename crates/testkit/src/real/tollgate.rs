@@ -4,13 +4,14 @@ use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use serde_json::Value;
 use tempfile::TempDir;
 
 use super::http::{Client, Reply, fetch};
 use super::process::{Process, Signal};
-use super::wait::until;
+use super::wait::{PATIENCE, until, until_for};
 
 const LISTENERS: [&str; 4] = ["http", "grpc", "resp", "admin"];
 
@@ -22,6 +23,8 @@ pub struct Launch {
     /// Flags by name, and their values.
     flags: Vec<(String, String)>,
     variables: Vec<(String, String)>,
+    /// How long it may take to be ready.
+    patience: Duration,
 }
 
 impl Launch {
@@ -33,7 +36,7 @@ impl Launch {
         let mut flags: Vec<(String, String)> =
             LISTENERS.map(|name| (name.to_owned(), "127.0.0.1:0".to_owned())).into();
         flags.push(("rules".to_owned(), rules.display().to_string()));
-        Launch { binary: binary.into(), folder, flags, variables: Vec::new() }
+        Launch { binary: binary.into(), folder, flags, variables: Vec::new(), patience: PATIENCE }
     }
 
     /// With this file of rules.
@@ -62,6 +65,13 @@ impl Launch {
     #[must_use]
     pub fn variable(mut self, name: &str, value: &str) -> Launch {
         self.variables.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// With so much time to be ready, for one that has much to read.
+    #[must_use]
+    pub fn patience(mut self, patience: Duration) -> Launch {
+        self.patience = patience;
         self
     }
 
@@ -205,7 +215,7 @@ impl Tollgate {
 
 fn start(launch: &Launch) -> (Process, Vec<(&'static str, SocketAddr)>) {
     let mut process = Process::start("tollgate", &mut launch.command(), launch.folder());
-    let addresses = until("tollgate says where it listens", || {
+    let addresses = until_for(launch.patience, "tollgate says where it listens", || {
         let ended = process.ended();
         assert_eq!(ended, None, "tollgate ended before it was ready");
         addresses(&process.stdout())
@@ -214,7 +224,7 @@ fn start(launch: &Launch) -> (Process, Vec<(&'static str, SocketAddr)>) {
     let is_plain =
         !process.stdout().lines().any(|line| line.trim().starts_with("http ") && line.contains("TLS"));
     if let Some((_, http)) = addresses.iter().find(|(name, _)| *name == "http" && is_plain) {
-        until("tollgate is ready", || {
+        until_for(launch.patience, "tollgate is ready", || {
             Some(fetch(*http, "/readyz").ok()?.status == 200).filter(|ready| *ready)
         });
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 const INTERVAL: Duration = Duration::from_millis(10);
 /// Long enough for a machine with much else to do: whoever waits so long has found a fault.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Lets others have the machine for a moment.
 pub(super) fn pause() {

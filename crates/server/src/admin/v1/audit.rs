@@ -5,14 +5,15 @@ mod export;
 use axum::response::Response;
 use http::StatusCode;
 use serde_json::{Value, json};
-use tollgate_control::{AuditFilter, AuditRow, Fault, Kind, Verified, VerifyError, Version};
+use tollgate_control::{AuditFilter, AuditRow, Fault, Kind, Page, Verified, VerifyError, Version};
 
 use super::answers;
 use super::ask::Ask;
 use super::moment;
 use super::operation::{Form, Operation, PLAIN, Parameter, Told};
-use super::pages::{LIMIT, has_more, limit, looked_for, page};
+use super::pages::{LIMIT, limit, page};
 use super::problem::Problem;
+use crate::aside::aside;
 
 /// Versions are counted up to what every JSON reader takes as a whole number.
 const VERSION_MAX: u64 = (1 << 53) - 1;
@@ -69,13 +70,13 @@ pub(super) const OPERATIONS: &[Operation] = &[
 ];
 
 async fn list(ask: Ask) -> Result<Response, Problem> {
-    let limit = limit(&ask);
-    let filter = AuditFilter { limit: looked_for(limit), ..filter(&ask) };
-    let mut rows = ask.database().await?.audit(&filter).await?;
-    let has_more = has_more(limit, rows.len());
-    rows.truncate(limit);
-    let next = rows.last().filter(|_| has_more).map(|row| row.version.to_string());
-    page(&rows.iter().map(told).collect::<Vec<_>>(), next.as_deref())
+    let filter = AuditFilter { limit: limit(&ask), ..filter(&ask) };
+    let Page { rows, has_more } = ask.database().await?.audit(&filter).await?;
+    let written = aside(move || {
+        let next = rows.last().filter(|_| has_more).map(|row| row.version.to_string());
+        page(&rows.iter().map(told).collect::<Vec<_>>(), next.as_deref())
+    });
+    written.await?
 }
 
 async fn export(ask: Ask) -> Result<Response, Problem> {

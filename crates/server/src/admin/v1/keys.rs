@@ -64,6 +64,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
         fields: Fields::Acts,
         body: Some("Ban"),
         answers: &[Told::tagged(200, "Key"), Told::tagged(201, "Key")],
+        problems: &[409, 503],
         handler: |ask| Box::pin(act(ask, ActName::Ban)),
         ..PLAIN
     },
@@ -76,6 +77,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
         fields: Fields::Acts,
         body: Some("Boost"),
         answers: &[Told::tagged(200, "Key"), Told::tagged(201, "Key")],
+        problems: &[409, 503],
         handler: |ask| Box::pin(act(ask, ActName::Boost)),
         ..PLAIN
     },
@@ -94,7 +96,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
 ];
 
 async fn list(ask: Ask) -> Result<Response, Problem> {
-    documents(&ask, Kind::Key, |document| told(&ask, document).map(Value::Object)).await
+    documents(&ask, Kind::Key, |document, now_ms| told(document, now_ms).map(Value::Object)).await
 }
 
 async fn inspect(ask: Ask) -> Result<Response, Problem> {
@@ -114,7 +116,8 @@ async fn act_on(ask: &Ask) -> Result<Option<Map<String, Value>>, Problem> {
         return Ok(None);
     }
     let document = ask.database().await?.document(Kind::Key, &subject.id()).await?;
-    document.map(|document| told(ask, &document)).transpose()
+    let now_ms = moment::ms(ask.api.gate.now());
+    document.map(|document| told(&document, now_ms)).transpose()
 }
 
 async fn reset(ask: Ask) -> Result<Response, Problem> {
@@ -144,7 +147,7 @@ async fn act(ask: Ask, name: ActName) -> Result<Response, Problem> {
     };
     let changed = ask.api.control()?.change(ask.change(action, (Kind::Key, &id), Some(text))?).await?;
     let document = document_of(&changed)?;
-    tagged(written(&changed), document.version, &told(&ask, document)?)
+    tagged(written(&changed), document.version, &told(document, moment::ms(ask.api.gate.now()))?)
 }
 
 async fn delete(ask: Ask) -> Result<Response, Problem> {
@@ -158,12 +161,12 @@ async fn delete(ask: Ask) -> Result<Response, Problem> {
     done(&changed)
 }
 
-fn told(ask: &Ask, document: &Document) -> Result<Map<String, Value>, Problem> {
+fn told(document: &Document, now_ms: i64) -> Result<Map<String, Value>, Problem> {
     let mut told = Map::new();
     told.insert("id".to_owned(), document.id.clone().into());
     told.extend(body_of(document)?);
     let until_ms = told.get("until").and_then(Value::as_str).and_then(moment::parse_ms);
-    let is_active = until_ms.is_some_and(|until_ms| until_ms > moment::ms(ask.api.gate.now()));
+    let is_active = until_ms.is_some_and(|until_ms| until_ms > now_ms);
     told.insert("active".to_owned(), is_active.into());
     put_origin(&mut told, document);
     Ok(told)

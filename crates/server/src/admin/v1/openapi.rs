@@ -108,6 +108,7 @@ fn problem_response(status: u16) -> Value {
         403 => "The role of the token may not do this; or Host or Origin is not this server's.",
         404 => "There is nothing of this name.",
         408 => "The body did not arrive in time.",
+        409 => "There are as many of these as there can be at the same time. Nothing was changed.",
         412 => "If-Match or If-None-Match does not hold.",
         413 => "The body is larger than 256 KiB.",
         415 => "The body is not application/json.",

@@ -1,5 +1,7 @@
 //! Policies and domains in the database: what they say takes the place of what files say under the same name.
 
+use std::sync::Arc;
+
 use axum::response::Response;
 use http::StatusCode;
 use serde_json::{Map, Value};
@@ -13,6 +15,8 @@ use super::pages::{AFTER, LIMIT, documents};
 use super::problem::{Mistake, Problem};
 use crate::admin::documents::policy_source;
 use crate::admin::role::Role;
+use crate::aside::aside;
+use crate::gate::Gate;
 
 const POLICY: Operation = Operation { path: "/policies/{id}", ..PLAIN };
 
@@ -60,7 +64,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
 ];
 
 async fn list(ask: Ask) -> Result<Response, Problem> {
-    documents(&ask, Kind::Policy, |document| told(document).map(Value::Object)).await
+    documents(&ask, Kind::Policy, |document, _| told(document).map(Value::Object)).await
 }
 
 async fn get(ask: Ask) -> Result<Response, Problem> {
@@ -72,7 +76,8 @@ async fn get(ask: Ask) -> Result<Response, Problem> {
 
 async fn put(ask: Ask) -> Result<Response, Problem> {
     let id = ask.id()?;
-    let body = checked(&ask, id, &ask.text)?;
+    let (gate, own, text) = (Arc::clone(&ask.api.gate), id.to_owned(), ask.text.clone());
+    let body = aside(move || checked(&gate, &own, &text)).await??;
     let mut change = ask.change(Action::PUT, (Kind::Policy, id), Some(Value::Object(body).to_string()))?;
     change.condition = ask.condition(Kind::Policy, id).await?;
     let changed = ask.api.control()?.change(change).await?;
@@ -111,7 +116,7 @@ fn missing(id: &str) -> Problem {
 }
 
 /// The document, if it can be read as rules.
-fn checked(ask: &Ask, id: &str, text: &str) -> Result<Map<String, Value>, Problem> {
+fn checked(gate: &Gate, id: &str, text: &str) -> Result<Map<String, Value>, Problem> {
     let body: Map<String, Value> = read_json(text)?;
     match body.get("domain") {
         Some(Value::String(domain)) if domain != id => {
@@ -130,18 +135,18 @@ fn checked(ask: &Ask, id: &str, text: &str) -> Result<Map<String, Value>, Proble
     }
     // As it is stored. Where something is wrong, it is read as it was sent, to say where.
     let stored = Value::Object(body.clone()).to_string();
-    let problems = problems_of(ask, id, &body, &stored);
+    let problems = problems_of(gate, id, &body, &stored);
     if problems.is_empty() {
         return Ok(body);
     }
-    let sent = problems_of(ask, id, &body, text);
+    let sent = problems_of(gate, id, &body, text);
     Err(placed(if sent.len() == problems.len() { sent } else { problems }, &body))
 }
 
 /// What would be wrong with all rules together, if this were one of them.
-fn problems_of(ask: &Ask, id: &str, body: &Map<String, Value>, text: &str) -> Problems {
+fn problems_of(gate: &Gate, id: &str, body: &Map<String, Value>, text: &str) -> Problems {
     let source = policy_source(id, body.contains_key("domain"), text);
-    ask.api.gate.check_document(id, source).err().unwrap_or_default()
+    gate.check_document(id, source).err().unwrap_or_default()
 }
 
 /// A policy is read with its name on a line before it.

@@ -11,7 +11,9 @@ use tollgate::policy::Problems;
 use tollgate_control::{ChangeError, DatabaseError, Version};
 
 use super::super::role::Role;
+use crate::aside::EndedEarly;
 use crate::body::BodyError;
+use crate::control::{NoRoom, Refused};
 use crate::protocol::http::Problem as QuestionProblem;
 
 pub(super) const MEDIA_TYPE: &str = "application/problem+json";
@@ -40,6 +42,8 @@ pub(in crate::admin) enum Problem {
     NotFound(String),
     /// The wrong verb.
     MethodNotAllowed,
+    /// As many as can be are there.
+    NoRoom(NoRoom),
     /// Somebody else was first.
     Condition { current: Option<Version> },
     /// No body, or not in time.
@@ -121,6 +125,9 @@ impl Problem {
             Problem::MethodNotAllowed => {
                 (StatusCode::METHOD_NOT_ALLOWED, "method", "This path takes another method")
             }
+            Problem::NoRoom(_) => {
+                (StatusCode::CONFLICT, "no-room", "There are as many of these as there can be")
+            }
             Problem::Condition { .. } => {
                 (StatusCode::PRECONDITION_FAILED, "condition", "The condition does not hold")
             }
@@ -185,6 +192,7 @@ impl Problem {
                 "the header Origin is not that of this listener: add its host to `admin_hosts`".to_owned()
             }
             Problem::MethodNotAllowed => "the header Allow says which methods there are".to_owned(),
+            Problem::NoRoom(why) => format!("{why}; nothing was changed"),
             Problem::Condition { current: Some(version) } => {
                 format!("it is at version {version} now: look at it, and send `If-Match: \"{version}\"`")
             }
@@ -302,6 +310,22 @@ impl From<DatabaseError> for Problem {
             }
             error => internal(&error),
         }
+    }
+}
+
+impl From<Refused> for Problem {
+    fn from(refused: Refused) -> Problem {
+        match refused {
+            Refused::Database(error) => error.into(),
+            Refused::NoRoom(why) => Problem::NoRoom(why),
+            Refused::EndedEarly(error) => error.into(),
+        }
+    }
+}
+
+impl From<EndedEarly> for Problem {
+    fn from(error: EndedEarly) -> Problem {
+        internal(&error)
     }
 }
 

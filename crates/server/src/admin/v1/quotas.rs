@@ -4,6 +4,8 @@ mod record;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
+
 use axum::response::Response;
 use serde_json::Value;
 use tollgate_control::{Action, ChangeError, Changed, Condition, Document, Kind};
@@ -16,6 +18,8 @@ use super::operation::{Fields, Operation, PLAIN, Told, Verb};
 use super::pages::{AFTER, LIMIT, documents};
 use super::problem::Problem;
 use crate::admin::role::Role;
+use crate::aside::aside;
+use crate::control::Refused;
 
 /// How often a change is tried again, if others change the same meanwhile.
 const TRIES_MAX: usize = 8;
@@ -49,6 +53,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
         fields: Fields::Changes,
         body: Some("QuotaBody"),
         answers: &[Told::tagged(200, "Quota"), Told::tagged(201, "Quota")],
+        problems: &[409, 503],
         handler: |ask| Box::pin(put(ask)),
         ..QUOTA
     },
@@ -66,22 +71,24 @@ pub(super) const OPERATIONS: &[Operation] = &[
 ];
 
 async fn list(ask: Ask) -> Result<Response, Problem> {
-    documents(&ask, Kind::Quota, |document| told(&ask, document)).await
+    documents(&ask, Kind::Quota, told).await
 }
 
 async fn get(ask: Ask) -> Result<Response, Problem> {
     let key = ask.id()?;
     let document = ask.database().await?.document(Kind::Quota, key).await?;
     let document = document.ok_or_else(|| missing(key))?;
-    looked_at(&ask, document.version, &told(&ask, &document)?)
+    looked_at(&ask, document.version, &told(&document, moment::ms(ask.api.gate.now()))?)
 }
 
 async fn put(ask: Ask) -> Result<Response, Problem> {
-    let record = Record::read(ask.id()?, &ask.text)?;
+    let (key, text) = (ask.id()?.to_owned(), ask.text.clone());
+    let record = aside(move || Record::read(&key, &text)).await??;
     let changed = write(&ask, &record).await?;
     let document = document_of(&changed)?;
-    let mut told = told(&ask, document)?;
-    told["warnings"] = record.warnings(&ask.api.gate).into();
+    let mut told = told(document, moment::ms(ask.api.gate.now()))?;
+    let gate = Arc::clone(&ask.api.gate);
+    told["warnings"] = aside(move || record.warnings(&gate)).await?.into();
     tagged(written(&changed), document.version, &told)
 }
 
@@ -97,14 +104,18 @@ async fn write(ask: &Ask, record: &Record) -> Result<Changed, Problem> {
             let before = before.and_then(|before| before.in_force(now_ms).cloned());
             let as_read =
                 current.map_or(Condition::IfAbsent, |document| Condition::IfVersion(document.version));
-            (record.with_before(before), if wanted == Condition::Any { as_read } else { wanted })
+            let condition = match (wanted, as_read) {
+                (Condition::Any, _) | (Condition::IfPresent, Condition::IfVersion(_)) => as_read,
+                _ => wanted,
+            };
+            (record.with_before(before), condition)
         } else {
             (record.text(), wanted)
         };
         let mut change = ask.change(Action::PUT, (Kind::Quota, key), Some(body))?;
         change.condition = condition;
         match ask.api.control()?.change(change).await {
-            Err(ChangeError::Condition { .. }) if wanted != condition => {}
+            Err(Refused::Database(ChangeError::Condition { .. })) if wanted != condition => {}
             changed => return Ok(changed?),
         }
     }
@@ -122,9 +133,9 @@ async fn delete(ask: Ask) -> Result<Response, Problem> {
     done(&changed)
 }
 
-fn told(ask: &Ask, document: &Document) -> Result<Value, Problem> {
+fn told(document: &Document, now_ms: i64) -> Result<Value, Problem> {
     let record = Record::of(document)?;
-    Ok(Value::Object(record.told(document, moment::ms(ask.api.gate.now()))))
+    Ok(Value::Object(record.told(document, now_ms)))
 }
 
 fn missing(key: &str) -> Problem {

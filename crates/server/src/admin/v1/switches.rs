@@ -12,6 +12,7 @@ use super::operation::{Fields, Operation, PLAIN, Told, Verb};
 use super::problem::{Problem, internal};
 use crate::admin::documents::{SWITCHES_ID, SwitchBody};
 use crate::admin::role::Role;
+use crate::aside::aside;
 
 /// The most domains or rules that are switched off by name.
 const NAMES_MAX: usize = 1_000;
@@ -60,7 +61,9 @@ async fn put(ask: Ask) -> Result<Response, Problem> {
     let changed = ask.api.control()?.change(change).await?;
     let document = document_of(&changed)?;
     let mut told = told(Some(document))?;
-    let warnings = ask.api.gate.snapshot().map(|snapshot| warnings(&body, &snapshot)).unwrap_or_default();
+    let snapshot = ask.api.gate.snapshot();
+    let warnings =
+        aside(move || snapshot.map(|snapshot| warnings(&body, &snapshot)).unwrap_or_default()).await?;
     told.insert("warnings".to_owned(), warnings.into());
     tagged(StatusCode::OK, document.version, &told)
 }

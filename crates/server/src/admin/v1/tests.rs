@@ -13,12 +13,14 @@ use http::request::Builder;
 use http_body_util::BodyExt;
 use insta::assert_snapshot;
 use serde_json::Value;
+use tollgate_control::DatabaseAddress;
 use tower::ServiceExt;
 
 use super::super::testing::{ADMIN, OPERATOR, READER, api, limited};
 use super::super::{AdminRate, Role, router};
 use super::operation::Verb;
 use super::*;
+use crate::control::Bounds;
 use crate::gate::GateSettings;
 use crate::headers::samples::{engine_settings, per_minute, policy};
 
@@ -321,4 +323,71 @@ async fn without_a_database_nothing_is_changed_and_keys_can_still_be_looked_at()
     assert_eq!(answer.problem(), "404 not-found: unknown policy \"serach\"; it could be search");
     let answer = tell("POST", "/keys/inspect", "{\"policy\": \"search\"}").await;
     assert_eq!(answer.status, 422);
+}
+
+#[tokio::test]
+async fn one_more_than_can_be_in_force_is_refused() {
+    let (folder, gate) = (tempfile::tempdir().unwrap(), gate());
+    let address = DatabaseAddress::Sqlite(folder.path().join("tollgate.db"));
+    let bounds = Bounds { tenants_max: 1, key_acts_max: 1 };
+    let control = Control::open_within(bounds, address, folder.path().join("copy.db"), &gate).await.unwrap();
+    let router = router(Api { control: Some(Arc::new(control)), ..api(&gate) });
+    let mut told = String::new();
+    for (method, path, body) in [
+        ("PUT", "/quotas/acme", r#"{"tier": "gold"}"#),
+        ("PUT", "/quotas/acme", r#"{"tier": "silver"}"#),
+        ("PUT", "/quotas/other", r#"{"tier": "gold"}"#),
+        ("POST", "/keys/ban", r#"{"policy": "search", "key": "a", "until": "2099-01-01T00:00:00Z"}"#),
+        (
+            "POST",
+            "/keys/boost",
+            r#"{"policy": "search", "key": "b", "until": "2099-01-01T00:00:00Z", "percent": 200}"#,
+        ),
+    ] {
+        let request = request(method, path, ADMIN).header("content-type", "application/json");
+        let answer = send(&router, request.body(Body::from(body.to_owned())).unwrap()).await;
+        let shown = if answer.status < 300 { answer.status.to_string() } else { answer.problem() };
+        writeln!(told, "{method} {path}: {shown}").unwrap();
+    }
+    assert_snapshot!(told, @"
+    PUT /quotas/acme: 201
+    PUT /quotas/acme: 200
+    PUT /quotas/other: 409 no-room: at most 1 tenants can have a quota of their own: delete one that is not needed any more first; nothing was changed
+    POST /keys/ban: 201
+    POST /keys/boost: 409 no-room: at most 1 keys can be banned or boosted at the same time: end one first, or wait until one is over; nothing was changed
+    ");
+}
+
+#[tokio::test]
+async fn what_is_for_later_leaves_in_force_what_really_was() {
+    let (folder, gate) = (tempfile::tempdir().unwrap(), gate());
+    let address = DatabaseAddress::Sqlite(folder.path().join("tollgate.db"));
+    let control = Arc::new(Control::open(address, folder.path().join("copy.db"), &gate).await.unwrap());
+    let router = router(Api { control: Some(Arc::clone(&control)), ..api(&gate) });
+    let put = async |body: String| {
+        let request = request("PUT", "/quotas/acme", ADMIN).header("content-type", "application/json");
+        let request = request.header("if-match", "*").body(Body::from(body)).unwrap();
+        assert_eq!(send(&router, request).await.status, 200);
+    };
+    let first = request("PUT", "/quotas/acme", ADMIN).header("content-type", "application/json");
+    let first = first.body(Body::from(r#"{"tier": "first"}"#)).unwrap();
+    assert_eq!(send(&router, first).await.status, 201);
+    for turn in 0..20 {
+        let now = put(format!(r#"{{"tier": "now-{turn}"}}"#));
+        let later = put(format!(r#"{{"tier": "later-{turn}", "effective_at": "2099-01-01T00:00:00Z"}}"#));
+        tokio::join!(now, later);
+    }
+    let rows = control.database().await.unwrap().since(0, 1_000).await.unwrap();
+    let read =
+        |text: &Option<String>| serde_json::from_str::<Value>(text.as_deref().unwrap_or("null")).unwrap();
+    let mut checked = 0;
+    for row in &rows {
+        let (before, after) = (read(&row.before), read(&row.after));
+        if let Some(kept) = after.get("before") {
+            let was_in_force = before.get("before").unwrap_or(&before);
+            assert_eq!(kept["tier"], was_in_force["tier"], "version {}", row.version);
+            checked += 1;
+        }
+    }
+    assert_eq!((checked, rows.len()), (20, 41));
 }

@@ -1,5 +1,6 @@
 //! What a tenant has used: asked of the counters that decide, wherever they are, and of nothing else.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::response::Response;
@@ -19,6 +20,7 @@ use super::operation::{Fields, Operation, PLAIN, Told, Verb};
 use super::problem::Problem;
 use crate::admin::documents::EntryBody;
 use crate::admin::role::Role;
+use crate::aside::aside;
 use crate::gate::Gate;
 use crate::headers::window;
 use crate::metrics::Protocol;
@@ -80,7 +82,7 @@ async fn get(ask: Ask) -> Result<Response, Problem> {
     let key = ask.id()?;
     let gate = &ask.api.gate;
     let mut limits = Vec::new();
-    for subject in gate.engine().limits_of(key) {
+    for subject in subjects_of(gate, key).await? {
         let begun = with_request(&subject, key, |request| gate.begin(&request.peek(), Protocol::Http))?;
         let (verdict, _) = begun.finish().await;
         limits.extend(limits_told(&verdict, &subject));
@@ -93,7 +95,7 @@ async fn reset(ask: Ask) -> Result<Response, Problem> {
     let told = json!({ "api_key": key }).to_string();
     let changed =
         ask.api.control()?.change(ask.change(Action::RESET, (Kind::Usage, key), Some(told))?).await?;
-    let subjects = ask.api.gate.engine().limits_of(key);
+    let subjects = subjects_of(&ask.api.gate, key).await?;
     if is_to_be_done(&changed, &ask.api.gate) {
         for subject in &subjects {
             let questions = with_request(subject, key, |request| forget(&ask.api.gate, request))?;
@@ -101,6 +103,12 @@ async fn reset(ask: Ask) -> Result<Response, Problem> {
         }
     }
     answers::json(StatusCode::OK, &json!({ "version": changed.version, "subjects": subjects.len() }))
+}
+
+/// What to ask about a tenant. Whoever puts other rules in force may keep us waiting.
+async fn subjects_of(gate: &Arc<Gate>, tenant: &str) -> Result<Vec<TenantSubject>, Problem> {
+    let (gate, tenant) = (Arc::clone(gate), tenant.to_owned());
+    Ok(aside(move || gate.engine().limits_of(&tenant)).await?)
 }
 
 /// Whether counts are still to be forgotten. When it is asked for again, what was used since stays; but where counters are shared, the first time may have ended

@@ -10,9 +10,10 @@ use axum::response::{IntoResponse, Response};
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use hyper::body::Frame;
 use tokio::sync::mpsc;
-use tollgate_control::{AuditFilter, AuditRow, Database, DatabaseError};
+use tollgate_control::{AuditFilter, AuditRow, Database, DatabaseError, Page};
 
 use super::told;
+use crate::aside::aside;
 
 pub(super) const MEDIA_TYPE: &str = "application/jsonl";
 const PAGE_ROWS: usize = 500;
@@ -39,23 +40,29 @@ pub(super) async fn start(database: Arc<Database>, filter: AuditFilter) -> Resul
 async fn write(
     database: &Database,
     mut filter: AuditFilter,
-    mut rows: Vec<AuditRow>,
+    mut page: Page<AuditRow>,
     sender: &mpsc::Sender<Result<Bytes, BoxError>>,
 ) -> Result<(), DatabaseError> {
-    while let Some(last) = rows.last() {
+    while let Some(last) = page.rows.last() {
         filter.after = Some(last.version);
-        let mut lines = String::new();
-        for row in &rows {
-            lines.push_str(&told(row).to_string());
-            lines.push('\n');
-        }
-        let is_last = rows.len() < PAGE_ROWS;
-        if sender.send(Ok(lines.into())).await.is_err() || is_last {
+        let (rows, has_more) = (page.rows, page.has_more);
+        let lines = aside(move || lines(&rows)).await;
+        let lines = lines.map_err(|error| DatabaseError::Other(error.to_string()))?;
+        if sender.send(Ok(lines.into())).await.is_err() || !has_more {
             break;
         }
-        rows = database.audit(&filter).await?;
+        page = database.audit(&filter).await?;
     }
     Ok(())
+}
+
+fn lines(rows: &[AuditRow]) -> String {
+    let mut lines = String::new();
+    for row in rows {
+        lines.push_str(&told(row).to_string());
+        lines.push('\n');
+    }
+    lines
 }
 
 impl HttpBody for Lines {
