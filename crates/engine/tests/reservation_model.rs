@@ -45,8 +45,13 @@ fn rules() -> String {
 }
 
 fn specs() -> Vec<(&'static str, Spec)> {
-    let day =
-        Spec::CalendarWindow { units: 60, unit: CalendarUnit::Day, zone: "UTC", tick: Tick::NANOSECOND };
+    let day = Spec::CalendarWindow {
+        units: 60,
+        unit: CalendarUnit::Day,
+        zone: "UTC",
+        anchor_day: 1,
+        tick: Tick::NANOSECOND,
+    };
     policies().into_iter().map(|(name, _, spec)| (name, spec)).chain([("day", day)]).collect()
 }
 
