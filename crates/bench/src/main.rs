@@ -15,6 +15,7 @@ mod hostile;
 mod keys;
 mod leased_fleet;
 mod ledger;
+mod llm_trace;
 mod pauses;
 mod propagation;
 mod resident;
@@ -73,6 +74,8 @@ enum Command {
     Propagation(propagation::PropagationArgs),
     /// What callers see while Redis is killed, frozen, slow, moved or full: latencies, and when exact decisions are back
     Faults(faults::FaultsArgs),
+    /// Requests to a language model: estimates reserved, tokens settled; fails unless exactly those are charged
+    LlmTrace(llm_trace::LlmTraceArgs),
     /// Every attack on a server of its own: outcome, memory, and how others were served; fails if one did harm
     Hostile(hostile::HostileArgs),
     /// The child process of `hostile`: a server
@@ -116,6 +119,7 @@ fn run(command: Command) -> Result<(), Box<dyn Error>> {
         Command::DurableFaults(args) => durable_faults::run(&args),
         Command::Propagation(args) => propagation::run(&args),
         Command::Faults(args) => faults::run(&args),
+        Command::LlmTrace(args) => llm_trace::run(&args),
         Command::Hostile(args) => hostile::run(&args),
         Command::Serve(args) => hostile::run_server(&args),
         Command::Memory(args) => ledger::run_memory(&args),

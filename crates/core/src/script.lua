@@ -38,7 +38,7 @@ local function is_returned(key, deadline_us, lease)
   return now_us <= deadline_us and call('SET', key .. ':' .. lease, '', 'NX', 'PX', left_ms)
 end
 
--- The verb, the units, and a third value. A take is written as its units alone, and that is its verb.
+-- The verb, the units, and a third value. A take is written as its units alone, and that is its verb. Without a key, nothing comes back.
 local function next_ask(key)
   local verb = ARGV[place] + 0
   if verb >= 0 then
@@ -50,7 +50,7 @@ local function next_ask(key)
   if verb == RETURN then
     place = place + 2
     -- Refused, it is answered like a hold that nobody has.
-    verb = is_returned(key, ARGV[place - 2] + 0, ARGV[place - 1]) and GIVE_BACK or RELEASE
+    verb = key and is_returned(key, ARGV[place - 2] + 0, ARGV[place - 1]) and GIVE_BACK or RELEASE
   end
   return verb, units, third
 end

@@ -2,7 +2,7 @@
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)] // A test stops at the first surprise.
 
 use tollgate_core::{
-    Ask, Calendar, CalendarUnit, Concurrency, Cost, FixedWindow, LeakyBucket, LeakyQueue, Limit,
+    Ask, Calendar, CalendarUnit, Concurrency, Cost, FixedWindow, LeakyBucket, LeakyQueue, LeaseRest, Limit,
     OldestCounts, Outcome, Script, SharedLimit, SlidingLog, SlidingWindow, Span, SubWindows, Tick, Time,
     TokenBucket, Verb, Windows,
 };
@@ -225,6 +225,21 @@ fn a_hold_is_released_once_and_by_its_name() {
     assert_eq!(ask(NOON + 1_000, Verb::Release, 0, number(one)), [2, 0, 3, -1], "past its deadline");
     assert_eq!(ask(NOON + 1_009, Verb::Release, 0, number(two)), [0, 0, 5, -1]);
     assert_eq!(ask(NOON + 1_010, Verb::Release, 0, number(two)), [2, 0, 5, -1]);
+}
+
+#[test]
+fn what_is_given_back_by_somebody_who_is_wrong_about_the_day_can_be_given_back_again() {
+    let server = RedisServer::start();
+    let mut caller = ScriptCaller::new(server.client());
+    let limit = &limits(1_000_000)[CALENDAR];
+    assert_eq!(call(&mut caller, limit, NOON, (Verb::Take, 5, 0))[0], 0);
+    let (counted_at, deadline) = (at(NOON), at(NOON + 60_000_000));
+    let rest = LeaseRest { units: 3, counted_at, deadline, number: 7 };
+    let weeks_later = NOON + 14 * 86_400_000_000;
+    let mut give_back = |believed| caller.call_mixed((NOON, believed), b"key", limit, Err(rest));
+    assert_eq!(give_back(weeks_later)[0], 4, "these are not the boundaries of that day");
+    assert_eq!(give_back(NOON)[..3], [0, 0, 3]);
+    assert_eq!(give_back(NOON)[..3], [2, 0, 3], "once");
 }
 
 /// What a decision costs does not grow with the log.

@@ -299,7 +299,7 @@ fn a_lease_is_returned_once_and_in_time() {
         let shared = SharedLimit::in_ticks(limit, TICK).unwrap();
         let name = shared.limit().algorithm();
         let mut remaining_after = |now: u64, ask: Result<(Verb, u64, u64), LeaseRest>| {
-            caller.call_mixed(now, name.as_bytes(), &shared, ask)
+            caller.call_mixed((now, now), name.as_bytes(), &shared, ask)
         };
         assert_eq!(remaining_after(NOON, Ok((Verb::Lease, 8, 1)))[1..3], [8, 2], "{name}");
         let rest =

@@ -2,6 +2,7 @@
 
 mod batch;
 mod hold;
+mod reserve;
 mod tenants;
 mod throttle;
 
@@ -30,8 +31,9 @@ use crate::key::KeyBuffer;
 use crate::key_acts::KeyActs;
 use crate::lease::{Lease, LeaseIssuer};
 use crate::meeting::{Meeting, Stash};
-use crate::pending::Pending;
+use crate::pending::{Pending, Settled};
 use crate::request::{Request, RequestError};
+use crate::reservation::{Dues, ReservationSettings, Reservations, Reserved};
 use crate::switches::{Switched, Switches};
 use crate::verdict::{Answer, DecidedBy, Status, Verdict};
 
@@ -46,6 +48,8 @@ pub struct EngineSettings {
     pub shadow_mode: bool,
     /// From when on a key is hot.
     pub hot: SwitchSettings,
+    /// How many reservations may be open.
+    pub reservations: ReservationSettings,
 }
 
 /// Why an engine cannot be made.
@@ -79,6 +83,10 @@ pub struct Resumed {
     pub verdict: Verdict,
     /// What is held now, if the request asked for something to hold.
     pub lease: Option<Lease>,
+    /// What is reserved now, if the request asked for that.
+    pub reserved: Option<Reserved>,
+    /// Whether a reservation that was to be settled had been before, by another process: then nothing has changed.
+    pub is_settled_before: bool,
     /// What the authority is to be told, such as units that are given back. Nobody waits for it.
     pub tell: Vec<Directed>,
 }
@@ -94,6 +102,7 @@ pub struct Engine {
     /// Whoever puts a snapshot in the place of another holds this: each continues what the one before has counted, and what tenants may.
     tenants: Mutex<Tenants>,
     leases: LeaseIssuer,
+    reservations: Reservations,
     fleet: Option<Fleet>,
     /// Those who count in the same database, if there is one.
     durable: Option<Fleet>,
@@ -132,6 +141,7 @@ impl Drop for Borrowed {
 impl Engine {
     /// An engine without rules.
     pub fn new(settings: EngineSettings) -> Result<Engine, EngineError> {
+        let process = getrandom::u64()?;
         Ok(Engine {
             ledger: Ledger::new(settings.ledger)?,
             settings,
@@ -140,7 +150,8 @@ impl Engine {
             key_acts: KeyActs::default(),
             snapshot: ArcSwapOption::empty(),
             tenants: Mutex::default(),
-            leases: LeaseIssuer::new(getrandom::u64()?)?,
+            leases: LeaseIssuer::new(process)?,
+            reservations: Reservations::new(settings.reservations, process)?,
             fleet: None,
             durable: None,
             has_durable_limits: AtomicBool::new(false),
@@ -162,8 +173,9 @@ impl Engine {
     /// An engine that shares its counters with all who know the same secret, but for limits whose rules say otherwise. Whoever runs it
     /// carries its questions to an authority: see [`Engine::begin`].
     #[must_use]
-    pub fn sharing(self, secret: &[u8]) -> Engine {
+    pub fn sharing(mut self, secret: &[u8]) -> Engine {
         self.tenants().set_shared(true);
+        self.reservations.share(secret);
         Engine { fleet: Some(Fleet::new(secret, self.leases.seed())), ..self }
     }
 
@@ -260,7 +272,12 @@ impl Engine {
     pub fn resume(&self, mut pending: Pending, grants: &[Result<Grant, Failure>], now: Time) -> Resumed {
         let (passes, settled) = pending.settle(self, grants, now);
         let allowed = passes || self.settings.shadow_mode;
-        let Pending { answer, snapshot, hold_keys, .. } = pending;
+        let Pending { mut answer, snapshot, hold_keys, claim, settles_foreign, .. } = pending;
+        if let Some(settlement) = settles_foreign.filter(|_| !settled.is_refused) {
+            self.reservations.count_foreign(&settlement);
+        }
+        let charged = mem::take(&mut answer.charged);
+        let reserved = claim.filter(|_| allowed).map(|claim| self.reservations.open(claim, charged));
         let decided_by = answer.decided_by(passes);
         let verdict = Verdict { allowed, decided_by, now, answer, snapshot: Guard::from_inner(snapshot) };
         let mut lease = None;
@@ -273,7 +290,8 @@ impl Engine {
             let pinned = held.pin.and_then(|pin| self.fleet.as_ref()?.pinned_at(pin));
             lease.get_or_insert_with(|| self.leases.start()).add_shared(held, pinned.unwrap_or_default());
         }
-        Resumed { verdict, lease: self.sealed(lease), tell: settled.tell }
+        let Settled { tell, is_refused, .. } = settled;
+        Resumed { verdict, lease: self.sealed(lease), reserved, is_settled_before: is_refused, tell }
     }
 
     /// Nobody waits for the answer any more: gives back what was taken on the way.
@@ -306,6 +324,7 @@ impl Engine {
     pub fn tend(&self, now: Time) {
         self.ledger.tend(now);
         self.hot.tend(now);
+        self.reservations.tend(now);
         for keeper in Keeper::ALL {
             if let Some(purses) = self.purses(keeper) {
                 purses.tend(now);
@@ -336,7 +355,7 @@ impl Engine {
         let Inquiry { request, purpose, now } = *inquiry;
         let guard = self.snapshot.load();
         let snapshot = request.answerable_by(guard.as_deref())?;
-        if self.switches.spares_domain(request.domain()) {
+        if !matches!(purpose, Purpose::Settle(_)) && self.switches.spares_domain(request.domain()) {
             return Ok(Step::Ready(Found::spared(request).into_verdict(now, guard)));
         }
         let mut scratch = Borrowed::take();
@@ -344,8 +363,11 @@ impl Engine {
         let stash = Stash::default();
         let mut meeting = Meeting::new(self, inquiry);
         meeting.arrange(snapshot, &own, &stash, &mut scratch.0.key)?;
-        if purpose == Purpose::Hold && !meeting.has_something_to_hold() && !meeting.is_banned() {
+        if matches!(purpose, Purpose::Hold) && !meeting.has_something_to_hold() && !meeting.is_banned() {
             return Err(RequestError::NothingToHold);
+        }
+        if matches!(purpose, Purpose::Reserve) && meeting.has_something_to_hold() {
+            return Err(RequestError::HeldNotReserved);
         }
         if !meeting.has_shared() {
             let found = self.conclude(meeting, &mut scratch.0);
@@ -358,9 +380,9 @@ impl Engine {
         }
         let mut pending = meeting.part(&mut scratch.0, Option::clone(&guard));
         if pending.questions().is_empty() {
-            return Ok(Step::Ready(self.resume(pending, &[], now).verdict));
+            return Ok(Step::Ready(self.resume_here(pending, now)));
         }
-        if purpose == Purpose::Hold {
+        if matches!(purpose, Purpose::Hold) {
             for index in pending.held_here() {
                 let key = hold_key(request, &pending.answer, Some(snapshot), index, &mut scratch.0.key);
                 pending.hold_keys.extend(key.map(|key| (index, key.to_vec())));
@@ -425,7 +447,9 @@ impl Engine {
             let allowed = passes || self.settings.shadow_mode;
             return Found { allowed, decided_by: pending.answer.decided_by(passes), answer: pending.answer };
         }
-        let allowed = meeting.decide(scratch) || self.settings.shadow_mode;
+        let passes = meeting.decide(scratch);
+        meeting.note_charged(passes);
+        let allowed = passes || self.settings.shadow_mode;
         meeting.observe();
         Found { allowed, decided_by: DecidedBy::Ledger, answer: meeting.into_answer() }
     }
@@ -455,13 +479,17 @@ impl Found {
 /// What is asked, what for, and when.
 pub(crate) struct Inquiry<'a> {
     pub(crate) request: &'a Request<'a>,
-    pub(crate) purpose: Purpose,
+    pub(crate) purpose: Purpose<'a>,
     pub(crate) now: Time,
 }
 
 /// What an admitted request does with its units.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Purpose {
+#[derive(Clone, Copy)]
+pub(crate) enum Purpose<'a> {
     Pass,
     Hold,
+    /// What is taken may come back, or turn out to be too little.
+    Reserve,
+    /// It does so now.
+    Settle(Dues<'a>),
 }

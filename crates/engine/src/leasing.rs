@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use tollgate_core::{Cost, Decision, Intent, Outcome, Time};
 use tollgate_policy::{LeaseTerms, Quota};
-use tollgate_store::authority::{Failure, Grant, Pin};
+use tollgate_store::authority::{Directed, Failure, Grant, Pin, SharedKey};
 use tollgate_store::hot::Leasing;
 use tollgate_store::lease::{Errand, LeaseStats, Leased, Purses, Spent, Wanted};
 use tollgate_store::{Charge, Key};
@@ -21,9 +21,19 @@ use crate::fleet::{Keeper, SharedCounter};
 pub(crate) struct SpentHere {
     /// Which ruling they belong to.
     pub(crate) index: usize,
+    pub(crate) name: SharedKey,
     pub(crate) purse: u64,
     pub(crate) keeper: Keeper,
     pub(crate) spent: Spent,
+}
+
+/// A decision by what this process has.
+pub(crate) struct SpentLeased {
+    pub(crate) decision: Decision,
+    /// When the authority counted what was spent, in its ticks.
+    pub(crate) counted_at: Time,
+    /// What may be put back.
+    pub(crate) here: Option<SpentHere>,
 }
 
 /// A charge on a limit that is leased.
@@ -96,11 +106,7 @@ impl Engine {
     }
 
     /// Decides by what this process has, if that is enough.
-    pub(crate) fn spend_leased(
-        &self,
-        leased: &LeasedCharge<'_>,
-        now: Time,
-    ) -> Option<(Decision, Option<SpentHere>)> {
+    pub(crate) fn spend_leased(&self, leased: &LeasedCharge<'_>, now: Time) -> Option<SpentLeased> {
         let keeper = Keeper::at(leased.pin);
         let (purses, purse, units) = (self.purses(keeper)?, leased.purse(), leased.charge.cost.units());
         let SharedCounter { name, limit } = leased.counter;
@@ -119,12 +125,21 @@ impl Engine {
             // Of nothing at all, a look says how much there is.
             _ => purses.peek(purse, units.max(1), now)?,
         };
-        let Spent { remaining, reset_after, .. } = spent;
+        let Spent { remaining, reset_after, counted_at, .. } = spent;
         let limit = limit.units();
         let decision =
             Decision { outcome: Outcome::ALLOWED, limit, remaining: remaining.min(limit), reset_after };
         let is_lent = leased.is_lent && spent.parts().next().is_some();
-        Some((decision, is_lent.then_some(SpentHere { index: leased.index, purse, keeper, spent })))
+        let here = is_lent.then_some(SpentHere { index: leased.index, name: *name, purse, keeper, spent });
+        Some(SpentLeased { decision, counted_at, here })
+    }
+
+    /// Has units come back that were spent of a lease, or of the authority itself. They have a number and come back once, so that it can be tried until
+    /// it is known.
+    pub(crate) fn return_later(&self, question: Directed, now: Time) {
+        if let Some(purses) = self.purses(Keeper::at(question.1)) {
+            purses.return_spent(question, now);
+        }
     }
 
     /// What was lent is spent.

@@ -54,6 +54,7 @@ mod meeting;
 mod own_limit;
 mod pending;
 mod request;
+mod reservation;
 mod switches;
 mod verdict;
 
@@ -64,6 +65,9 @@ pub use key_acts::{KEY_ACTS_MAX, KeyAct, KeyActKind, KeySubject, TooManyKeyActs}
 pub use lease::{Lease, NotALease};
 pub use pending::Pending;
 pub use request::{Descriptor, Known, OwnLimit, Request, RequestError, Subject};
+pub use reservation::{
+    NotAReservation, Reservation, ReservationSettings, ReservationStats, Reserved, SettleError, Settlement,
+};
 pub use switches::Switched;
 pub use tollgate_core as core;
 pub use tollgate_policy as policy;

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use smallvec::SmallVec;
-use tollgate_core::{Cost, Decision, Intent, Limit, Outcome, Refund, Time};
+use tollgate_core::{Cost, Decision, Intent, Limit, Outcome, Time};
 use tollgate_policy::{
     Allowance, Domain, Entry, LeaseTerms, Overshoot, Place, PlaceIndex, PlacedLimit, Quota, RuleId, Snapshot,
 };
@@ -12,7 +12,7 @@ use tollgate_store::authority::Pin;
 use tollgate_store::hot::Leasing;
 
 use crate::account::AccountOf;
-use crate::engine::{Engine, Inquiry, Scratch};
+use crate::engine::{Engine, Inquiry, Purpose, Scratch};
 use crate::fleet::SharedCounter;
 use crate::key::{self, KeyBuffer};
 use crate::key_acts::Treatment;
@@ -23,12 +23,14 @@ use crate::verdict::{Answer, DecidedBy, Force, Ruling, Status, Usual};
 mod acts;
 mod approach;
 mod resetting;
+mod settling;
 mod sharing;
 mod sighting;
 
 pub(crate) use self::acts::Stash;
 pub(crate) use self::approach::Ahead;
 use self::approach::Approach;
+use self::settling::Settling;
 pub(crate) use self::sighting::Sighted;
 
 /// Stands where a decision is about to be written.
@@ -54,6 +56,10 @@ pub(crate) struct Meeting<'a> {
     treatments: Usual<Treatment>,
     /// Whether that denies it.
     is_banned: bool,
+    /// Whether it is noted what the limits take.
+    is_reserving: bool,
+    /// What is settled, if something is.
+    settling: Option<Box<Settling<'a>>>,
 }
 
 /// A charge on a counter that others share.
@@ -92,7 +98,11 @@ struct Terms {
 
 impl<'a> Meeting<'a> {
     pub(crate) fn new(engine: &'a Engine, inquiry: &Inquiry<'a>) -> Meeting<'a> {
-        let Inquiry { request, now, .. } = *inquiry;
+        let Inquiry { request, purpose, now } = *inquiry;
+        let settling = match purpose {
+            Purpose::Settle(dues) => Some(Box::new(Settling::new(dues))),
+            Purpose::Pass | Purpose::Hold | Purpose::Reserve => None,
+        };
         Meeting {
             engine,
             request,
@@ -105,6 +115,8 @@ impl<'a> Meeting<'a> {
             has_lenient_quota: false,
             treatments: SmallVec::new(),
             is_banned: false,
+            is_reserving: matches!(purpose, Purpose::Reserve),
+            settling,
         }
     }
 
@@ -201,7 +213,8 @@ impl<'a> Meeting<'a> {
 
     /// Whether a rule is in force.
     fn applies(&self, place: &Place) -> bool {
-        place.rule().enabled && !self.engine.switches.spares_rule(place.id())
+        let is_spared = || self.settling.is_none() && self.engine.switches.spares_rule(place.id());
+        place.rule().enabled && !is_spared()
     }
 
     /// Meets the limits of one place.
@@ -229,6 +242,7 @@ impl<'a> Meeting<'a> {
                     percentile = key::percentile(bytes);
                 }
             }
+            let Some((limit, due)) = self.due(key, &mut counter, &quota.limit) else { continue };
             let force = match place.rule() {
                 _ if terms.refund => Force::Refund,
                 rule if rule.shadow_mode || percentile >= placed.enforce_percent() => Force::Shadow,
@@ -250,14 +264,10 @@ impl<'a> Meeting<'a> {
                 let before = placed.counted_before(tier, standing.is_some(), &quota.limit, self.now);
                 self.carried_over.extend(before.map(|was| (charge_index, was)));
             }
-            let intent = intent(self.request.peek, &quota.limit, placed.overshoot(), terms.carried);
-            let charge = Charge {
-                key,
-                limit: &quota.limit,
-                cost: Cost::new(terms.cost),
-                intent,
-                shadow: matches!(force, Force::Shadow | Force::Refund),
-            };
+            let intent = intent(self.request.peek, limit, placed.overshoot(), terms.carried);
+            let (cost, intent, force) = self.settled((Cost::new(terms.cost), intent, force), due);
+            let shadow = matches!(force, Force::Shadow | Force::Refund);
+            let charge = Charge { key, limit, cost, intent, shadow };
             self.add(Some((place_index, limit_index, place.counter(tier))), quota, charge, force);
         }
         self.has_lenient_quota |= place.rule().quota_mode
@@ -274,18 +284,21 @@ impl<'a> Meeting<'a> {
     fn meet_own(&mut self, quota: Option<&'a Quota>, key: &[u8], entries: &[Entry<'_>], terms: Terms) {
         let Some(quota) = quota else { return self.answer.statuses.push(Status::NoLimit) };
         let index = self.charges.len();
-        let counter = self.engine.shared_counter(key, quota, None);
+        let mut counter = self.engine.shared_counter(key, quota, None);
+        let ledger_key = self.engine.ledger.key(key);
+        let Some((limit, due)) = self.due(ledger_key, &mut counter, &quota.limit) else {
+            return self.answer.statuses.push(Status::NoLimit);
+        };
         self.shared.extend(counter.map(|counter| {
             let pin = self.engine.pin_of(entries.iter().map(|(_, value)| value.as_bytes()));
             let (leased, leasing) = (None, Leasing::Never);
             let (account, terms, is_tried) = (None, FailTerms::default(), false);
             Shared { index, counter, pin, account, terms, leased, leasing, is_tried }
         }));
-        let key = self.engine.ledger.key(key);
-        let intent = intent(self.request.peek, &quota.limit, Overshoot::ByCaller, terms.carried);
+        let intent = intent(self.request.peek, limit, Overshoot::ByCaller, terms.carried);
         let force = if terms.refund { Force::Refund } else { Force::Enforced };
-        let shadow = force == Force::Refund;
-        let charge = Charge { intent, shadow, ..Charge::take(key, &quota.limit, Cost::new(terms.cost)) };
+        let (cost, intent, force) = self.settled((Cost::new(terms.cost), intent, force), due);
+        let charge = Charge { key: ledger_key, limit, cost, intent, shadow: force == Force::Refund };
         let first = self.answer.rulings.len();
         self.add(None, quota, charge, force);
         self.answer.statuses.push(Status::Limited(first..first + 1));
@@ -354,17 +367,18 @@ impl<'a> Meeting<'a> {
     /// Units that come back do so whatever becomes of the rest; after that, the limit is only looked at. What is held comes back
     /// by its name, or at its deadline: some units of some holder would be somebody else's.
     fn give_back(&mut self) {
-        for (index, (charge, ruling)) in self.charges.iter_mut().zip(&self.answer.rulings).enumerate() {
-            if ruling.force != Force::Refund {
+        for index in 0..self.charges.len() {
+            if self.answer.rulings[index].force != Force::Refund {
                 continue;
             }
-            let is_here = self.shared.iter().all(|shared| shared.index != index);
-            if is_here && charge.intent != Intent::Peek && !matches!(charge.limit, Limit::Concurrency(_)) {
-                let refund = Refund::at_once(charge.cost.units(), self.now);
+            let charge = self.charges[index];
+            let is_taken = charge.intent != Intent::Peek && !matches!(charge.limit, Limit::Concurrency(_));
+            if is_taken && !self.is_shared(index) {
+                let refund = self.refund_here(index);
                 self.engine.ledger.give_back(charge.key, charge.limit, refund);
             }
-            charge.cost = Cost::ZERO;
-            charge.intent = Intent::Peek;
+            let charge = &mut self.charges[index];
+            (charge.cost, charge.intent) = (Cost::ZERO, Intent::Peek);
         }
     }
 

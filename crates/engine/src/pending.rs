@@ -17,6 +17,7 @@ use crate::fleet::Keeper;
 use crate::lease::HeldThere;
 use crate::leasing::SpentHere;
 use crate::meeting::Sighted;
+use crate::reservation::{Charged, Claim, Settlement};
 use crate::verdict::{Answer, DecidedBy, Force, Ruling, Status, Usual};
 
 /// When to try again what nobody could decide: an authority that is away may be back soon.
@@ -43,6 +44,12 @@ pub struct Pending {
     pub(crate) questions: Usual<Directed>,
     /// The keys of what this process may come to hold, by ruling: whoever releases it has to name them.
     pub(crate) hold_keys: Vec<(usize, Vec<u8>)>,
+    /// Whether it is noted what is taken.
+    pub(crate) is_reserving: bool,
+    /// The room for the reservation that it will become.
+    pub(crate) claim: Option<Claim>,
+    /// What becomes of another process's reservation, if that is what it settles.
+    pub(crate) settles_foreign: Option<Settlement>,
 }
 
 /// Units of a limit of this process.
@@ -68,6 +75,8 @@ pub(crate) struct Asked {
     pub(crate) intent: Intent,
     /// Whether it is to be booked if it is denied and that counts, which a quota rule's denial need not.
     pub(crate) books_later: bool,
+    /// Whether it is told to settle what was reserved, which is done once.
+    pub(crate) settles: bool,
     pub(crate) terms: FailTerms,
     /// Where this process keeps what it has of the limit, if units of it are leased.
     pub(crate) purse: Option<u64>,
@@ -88,6 +97,8 @@ pub(crate) struct Settled {
     pub(crate) tell: Vec<Directed>,
     /// What is held now, elsewhere.
     pub(crate) held: SmallVec<[HeldThere; 1]>,
+    /// Whether what was to be settled had been before.
+    pub(crate) is_refused: bool,
 }
 
 impl Pending {
@@ -108,6 +119,10 @@ impl Pending {
     pub(crate) fn abandon(self, engine: &Engine, now: Time) {
         give_back_here(engine, &self.taken, now);
         engine.put_back(&self.spent, now);
+        // What a settlement gives back is due, whoever waits for it.
+        for question in self.questions.into_iter().filter(|(question, _)| comes_back_once(question)) {
+            engine.return_later(question, now);
+        }
     }
 
     /// Puts the grants to the other answers, and says whether the request passes.
@@ -127,7 +142,12 @@ impl Pending {
                         engine.know_leased((self.keeper(at), purse), asked.intent, &grant, now);
                     }
                 }
-                Err(failure) => self.fall_back(engine, (asked, at), failure, now),
+                Err(failure) => {
+                    if comes_back_once(&self.questions[at].0) {
+                        engine.return_later(self.questions[at].clone(), now);
+                    }
+                    self.fall_back(engine, (asked, at), failure, now);
+                }
             }
         }
         for seen in &self.sighted {
@@ -136,19 +156,8 @@ impl Pending {
         self.excuse_quotas();
         let passes = !self.answer.rulings.iter().any(Ruling::denies);
         for (at, asked) in asked.iter().enumerate() {
-            let Some(Ok(grant)) = grants.get(at) else { continue };
-            let (question, pin) = &self.questions[at];
-            let is_taken =
-                matches!(question.act, Act::Take(cost) if cost != Cost::ZERO) && grant.decision.is_allowed();
-            let ruling = &mut self.answer.rulings[asked.index];
-            let is_kept = (passes || asked.books_later) && ruling.force != Force::Excused;
-            if is_taken && !is_kept {
-                ruling.decision.remaining =
-                    ruling.decision.remaining.saturating_add(ruling.cost).min(ruling.decision.limit);
-                settled.tell.extend(undo(question, grant).map(|undo| (undo, *pin)));
-            } else if is_taken {
-                let held = |holder| HeldThere { name: question.key, holder, pin: *pin };
-                settled.held.extend(grant.holder.map(held));
+            if let Some(Ok(grant)) = grants.get(at) {
+                self.keep_granted((at, asked), grant, passes, &mut settled);
             }
         }
         for (at, asked) in asked.iter().enumerate().filter(|(_, asked)| asked.books_later) {
@@ -179,8 +188,75 @@ impl Pending {
             std::mem::take(&mut self.spent).into_iter().partition(is_put_back);
         engine.put_back(&put_back, now);
         engine.keep(&kept_here);
+        if self.is_reserving {
+            self.note_kept(&asked, &kept, &kept_here);
+        }
         self.answer.holders.extend(kept.iter().filter_map(|taken| Some((taken.index, taken.holder?))));
         (passes, settled)
+    }
+
+    /// Notes what this process has taken, by itself or of what it had in hand.
+    fn note_kept(&mut self, asked: &[Asked], kept: &[Taken], kept_here: &[SpentHere]) {
+        for Taken { index, key, limit, since: at, .. } in kept {
+            let is_share = asked.iter().any(|asked| asked.index == *index);
+            self.answer.charged.push(if is_share {
+                Charged::Share { key: *key, limit: Box::new(limit.clone()), at: *at }
+            } else {
+                Charged::Here { key: *key, at: *at }
+            });
+        }
+        for SpentHere { name, spent, .. } in kept_here {
+            self.answer.charged.push(Charged::leased(*name, spent.counted_at));
+        }
+    }
+
+    /// Keeps what was granted if the request passes, and else has it given back.
+    fn keep_granted(
+        &mut self,
+        (at, asked): (usize, &Asked),
+        grant: &Grant,
+        passes: bool,
+        settled: &mut Settled,
+    ) {
+        let (question, pin) = &self.questions[at];
+        let is_taken =
+            matches!(question.act, Act::Take(cost) if cost != Cost::ZERO) && grant.decision.is_allowed();
+        let ruling = &mut self.answer.rulings[asked.index];
+        let is_kept = (passes || asked.books_later) && ruling.force != Force::Excused;
+        if is_taken && !is_kept {
+            ruling.decision.remaining =
+                ruling.decision.remaining.saturating_add(ruling.cost).min(ruling.decision.limit);
+            settled.tell.extend(undo(question, grant).map(|undo| (undo, *pin)));
+        } else if is_taken {
+            let held = |holder| HeldThere { name: question.key, holder, pin: *pin };
+            settled.held.extend(grant.holder.map(held));
+        }
+        let is_booked = matches!(question.act, Act::Book(cost) if cost != Cost::ZERO);
+        if self.is_reserving && (is_booked || is_taken && is_kept) {
+            self.answer.charged.push(Charged::granted(question.key, grant.at));
+        }
+        if asked.settles {
+            self.settle_there(asked, at, grant, settled);
+        }
+    }
+
+    /// The authority knows now that a reservation is settled, or knew it before. What is to be booked follows.
+    fn settle_there(&mut self, asked: &Asked, at: usize, grant: &Grant, settled: &mut Settled) {
+        if grant.decision.outcome == Outcome::Busy {
+            settled.is_refused = true;
+            return;
+        }
+        if asked.intent != Intent::Book {
+            return;
+        }
+        let (question, pin) = self.questions[at].clone();
+        settled.tell.push((Question { act: Act::Book(asked.cost), ..question }, pin));
+        let decision = &mut self.answer.rulings[asked.index].decision;
+        if asked.cost.units() > decision.remaining {
+            let retry_after = decision.reset_after.unwrap_or(Span::ZERO);
+            decision.outcome = Outcome::NotNow { retry_after };
+        }
+        decision.remaining = decision.remaining.saturating_sub(asked.cost.units());
     }
 
     /// Writes down what is spent already, where it was denied.
@@ -230,6 +306,10 @@ impl Pending {
             Intent::Take => engine.ledger.acquire(charge.key, charge.limit, charge.cost, now),
             Intent::Peek | Intent::Book => (engine.ledger.decide(&charge, now), None),
         };
+        if self.is_reserving && asked.intent == Intent::Book && asked.cost != Cost::ZERO {
+            let (key, limit) = (asked.key, Box::new(limit.clone()));
+            self.answer.charged.push(Charged::Share { key, limit, at: now });
+        }
         if asked.intent == Intent::Take && decision.is_allowed() && asked.cost != Cost::ZERO {
             let units = asked.cost.units();
             let (index, key) = (asked.index, asked.key);
@@ -259,6 +339,11 @@ impl Pending {
             }
         }
     }
+}
+
+/// Whether it can be told until it is known that it was heard.
+fn comes_back_once(question: &Question) -> bool {
+    matches!(question.act, Act::Return(_))
 }
 
 /// What gives back what a grant has given: all of it, since a request that is denied must not cost anything.

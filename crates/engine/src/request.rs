@@ -3,6 +3,8 @@
 use thiserror::Error;
 use tollgate_policy::{Entry, Snapshot, Unit};
 
+use crate::reservation::Reservation;
+
 /// A question to the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request<'a> {
@@ -99,7 +101,28 @@ pub enum RequestError {
     /// A lease is for limits on how many may be at it at the same time.
     #[error("nothing to hold: no concurrency limit applies to this request")]
     NothingToHold,
+    /// A reservation is for what is spent.
+    #[error(
+        "a concurrency limit applies to this request, and places in it are held, not reserved: acquire and release them instead"
+    )]
+    HeldNotReserved,
+    /// A reservation has one estimate.
+    #[error(
+        "descriptor {index} has a cost of its own or gives units back: a reservation has one estimate for all of its descriptors"
+    )]
+    EstimateOfItsOwn {
+        /// Which descriptor, counted from 0.
+        index: usize,
+    },
+    /// A reservation that would never end, or at once.
+    #[error("a reservation is open for at least a millisecond and at most {} seconds", RESERVED_S_MAX)]
+    ReservedTooLong,
+    /// Whoever reserves waits for others to settle.
+    #[error("too many reservations are open: settle some, or try again when some have expired")]
+    TooManyReservations,
 }
+
+const RESERVED_S_MAX: u64 = Reservation::LIFE_MAX.ticks() / 1_000_000_000;
 
 /// Names that exist, for whoever gave one that does not: the first few, and how many there are in all.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -11,6 +11,8 @@ use tollgate_core::{CalendarUnit, Decision, Holder, Outcome, Span, Tick, Time};
 use tollgate_policy::{Period, Place, PlaceIndex, PlacedLimit, RuleId, Snapshot};
 use tollgate_store::authority::Failure;
 
+use crate::reservation::Charged;
+
 /// Most requests meet at most so many limits; more cost an allocation.
 const LIMITS_USUAL: usize = 2;
 
@@ -42,6 +44,8 @@ pub(crate) struct Answer {
     pub(crate) holders: SmallVec<[(usize, Holder); 1]>,
     /// Why an authority did not answer, where one was asked and did not.
     pub(crate) failure: Option<Failure>,
+    /// What was taken, where that is to be remembered.
+    pub(crate) charged: Vec<Charged>,
 }
 
 impl Answer {

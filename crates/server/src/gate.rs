@@ -26,7 +26,7 @@ use self::rules::Sources;
 pub(crate) use self::rules::SwitchedNames;
 use crate::access::{self, Access};
 use crate::client_address::AddressSettings;
-use crate::metrics::{Metrics, Outcomes, Protocol, StoreStats};
+use crate::metrics::{EngineStats, Metrics, Outcomes, Protocol, StoreStats};
 use crate::seldom::Seldom;
 use crate::store::Store;
 
@@ -274,7 +274,12 @@ impl Gate {
         let durable = durable.and_then(Durable::stats);
         let durable = durable.map(|stats| (stats, self.engine.lease_stats(Keeper::Database, now)));
         let store = StoreStats { shards, leases: self.engine.lease_stats(Keeper::Store, now), durable };
-        self.metrics.encode(self.engine.stats(), self.engine.hot_stats(now), store)
+        let engine = EngineStats {
+            ledger: self.engine.stats(),
+            hot: self.engine.hot_stats(now),
+            reservations: self.engine.reservation_stats(),
+        };
+        self.metrics.encode(engine, store)
     }
 
     pub(crate) fn metrics(&self) -> &Metrics {

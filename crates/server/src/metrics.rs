@@ -18,12 +18,12 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use tollgate::core::{Decision, Span, Time};
 use tollgate::policy::{Place, RuleId};
-use tollgate::{DecidedBy, Force, HotStats, Ruling, Stats, Status, Verdict};
+use tollgate::{DecidedBy, Force, Ruling, Status, Verdict};
 
 use chunked::Chunked;
 pub(crate) use classic::classic;
 use exposition::Exposition;
-pub(crate) use exposition::StoreStats;
+pub(crate) use exposition::{EngineStats, StoreStats};
 pub(crate) use shard::Outcomes;
 use shard::{Answer, Several, Shard, Special};
 
@@ -228,13 +228,8 @@ impl Metrics {
     }
 
     /// All of it as text, in the format of `OpenMetrics`.
-    pub(crate) fn encode(
-        &self,
-        ledger: Stats,
-        hot: HotStats,
-        store: StoreStats,
-    ) -> Result<String, fmt::Error> {
-        Exposition::of(self, ledger, hot, store).encode()
+    pub(crate) fn encode(&self, engine: EngineStats, store: StoreStats) -> Result<String, fmt::Error> {
+        Exposition::of(self, engine, store).encode()
     }
 
     fn shards(&self) -> impl Iterator<Item = &Shard> {

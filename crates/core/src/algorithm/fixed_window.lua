@@ -42,7 +42,8 @@ for i = 1, #KEYS do
   end
 
   for _ = 1, asks do
-    local verb, units, third = next_ask(key)
+    -- Where the window is not known nothing is done, and nothing is remembered as done.
+    local verb, units, third = next_ask(start and key)
     local is_lease = verb == LEASE
     if is_lease then
       units = lease_units(units, units_max - count, third)

@@ -55,7 +55,9 @@ impl<'a> Meeting<'a> {
                 }
             }
         }
-        if self.treatments.iter().any(|treatment| treatment.banned_until.is_some()) {
+        // What was taken before a ban is settled all the same.
+        let is_banned = |treatment: &Treatment| treatment.banned_until.is_some();
+        if self.settling.is_none() && self.treatments.iter().any(is_banned) {
             self.ban(snapshot);
         }
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tollgate_core::{Cost, Holder, Intent, Limit};
+use tollgate_core::{Cost, Holder, Intent};
 use tollgate_policy::Snapshot;
 use tollgate_store::Charge;
 use tollgate_store::authority::{Act, Question};
@@ -11,7 +11,7 @@ use super::{Meeting, Shared};
 use crate::account::AccountOf;
 use crate::engine::Scratch;
 use crate::fleet::SharedCounter;
-use crate::leasing::LeasedCharge;
+use crate::leasing::{LeasedCharge, SpentHere, SpentLeased};
 use crate::pending::{Asked, Pending, Taken, act, unasked};
 use crate::verdict::{DecidedBy, Force, Usual};
 
@@ -45,12 +45,13 @@ impl Meeting<'_> {
             terms,
             is_lent: false,
         };
-        let decision = self.engine.spend_leased(&leased, self.now).map(|(decision, _)| decision);
+        let spent = self.engine.spend_leased(&leased, self.now);
         shared.is_tried = true;
-        if let Some(decision) = decision {
-            (ruling.decision, ruling.decided_by) = (decision, DecidedBy::Lease);
-        }
-        decision.is_some()
+        let Some(SpentLeased { decision, counted_at, .. }) = spent else { return false };
+        (ruling.decision, ruling.decided_by) = (decision, DecidedBy::Lease);
+        let name = shared.counter.name;
+        self.note_spent(name, counted_at);
+        true
     }
 
     /// Asks the limits of this process. Those that others share are asked only if the request passes here, but for what has happened
@@ -65,6 +66,7 @@ impl Meeting<'_> {
         let excused = booking.into_iter().filter(|&index| self.charges[index].intent == Intent::Peek);
         let unbooked: Usual<Taken> = excused.map(|index| self.units(index, None)).collect();
         let (passes, taken) = self.take_here(scratch);
+        self.note_booked_here();
         let shared = std::mem::take(&mut self.shared);
         let (mut asked, mut questions, mut spent) = (Usual::new(), Usual::new(), Usual::new());
         let books_quota = |shared: &Shared<'_>| self.is_booking_quota(shared.index);
@@ -94,18 +96,16 @@ impl Meeting<'_> {
                 is_lent: intent != Intent::Book,
             });
             let purse = leased.as_ref().map(LeasedCharge::purse);
-            if let Some(leased) = leased.filter(|_| passes && refund.is_none() && !books_later && !is_tried)
-                && let Some((decision, here)) = self.engine.spend_leased(&leased, self.now)
-            {
-                let ruling = &mut self.answer.rulings[index];
-                (ruling.decision, ruling.decided_by) = (decision, DecidedBy::Lease);
-                spent.extend(here);
+            let settles = refund.filter(|refund| matches!(refund, Act::Return(_)));
+            let may_spend = passes && refund.is_none() && !books_later && !is_tried;
+            if leased.is_some_and(|leased| self.answer_leased(&leased, settles, may_spend, &mut spent)) {
                 continue;
             }
             if is_asked {
                 let act = refund.unwrap_or_else(|| act(intent, cost));
                 let limit = limit.clone();
-                asked.push(Asked { index, key, limit, cost, intent, books_later, terms, purse });
+                let settles = settles.is_some();
+                asked.push(Asked { index, key, limit, cost, intent, books_later, settles, terms, purse });
                 let SharedCounter { name: key, limit } = counter;
                 let account = account.map(AccountOf::written);
                 questions.push((Question { key, limit, act, account }, pin));
@@ -114,7 +114,7 @@ impl Meeting<'_> {
                 (ruling.decision, ruling.decided_by) = (unasked(limit), DecidedBy::Nobody);
             }
         }
-        let Meeting { answer, now, has_lenient_quota, .. } = self;
+        let Meeting { answer, now, has_lenient_quota, is_reserving, .. } = self;
         let hold_keys = Vec::new();
         Pending {
             answer,
@@ -128,7 +128,35 @@ impl Meeting<'_> {
             asked,
             questions,
             hold_keys,
+            is_reserving,
+            claim: None,
+            settles_foreign: None,
         }
+    }
+
+    /// Answers by what this process has of a limit, if it may and that is enough.
+    fn answer_leased(
+        &mut self,
+        leased: &LeasedCharge<'_>,
+        settles: Option<Act>,
+        may_spend: bool,
+        lent: &mut Usual<SpentHere>,
+    ) -> bool {
+        let decision = match settles {
+            Some(act) => self.settle_leased(leased, act),
+            None if may_spend => self.engine.spend_leased(leased, self.now).map(|spent| {
+                if spent.here.is_none() && leased.intent == Intent::Book {
+                    self.note_spent(leased.counter.name, spent.counted_at);
+                }
+                lent.extend(spent.here);
+                spent.decision
+            }),
+            None => None,
+        };
+        let Some(decision) = decision else { return false };
+        let ruling = &mut self.answer.rulings[leased.index];
+        (ruling.decision, ruling.decided_by) = (decision, DecidedBy::Lease);
+        true
     }
 
     /// Charges on quota rules of this process for what is spent already.
@@ -146,17 +174,6 @@ impl Meeting<'_> {
     fn units(&self, index: usize, holder: Option<Holder>) -> Taken {
         let Charge { key, limit, cost, .. } = self.charges[index];
         Taken { index, key, limit: limit.clone(), units: cost.units(), since: self.now, holder }
-    }
-
-    /// What gives units of a shared limit back, where that is what the descriptor asks. The authority counts them at its own time, which
-    /// nobody here knows exactly.
-    fn refund(&self, shared: &Shared<'_>) -> Option<Act> {
-        let charge = &self.charges[shared.index];
-        let is_refund = self.answer.rulings[shared.index].force == Force::Refund
-            && charge.intent != Intent::Peek
-            && !matches!(charge.limit, Limit::Concurrency(_));
-        let counted_at = shared.counter.limit.moment(self.now);
-        is_refund.then_some(Act::GiveBack { units: charge.cost.units(), counted_at, undoes: false })
     }
 
     /// Takes what the limits of this process admit, if all do.

@@ -1,6 +1,6 @@
 //! An authority in memory: what a script would answer, by `core` at the same tick.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use tollgate::authority::{Act, Directed, Failure, Grant, Question, SharedKey};
 use tollgate::core::{Ask, Cost, Decision, Holder, LeaseRest, Limit, Outcome, Refund, Span, State, Time};
@@ -9,6 +9,8 @@ use tollgate::{Engine, Lease, Pending, Request, RequestError, Resumed, Step, Ver
 #[derive(Default)]
 pub(crate) struct Authority {
     states: HashMap<SharedKey, State>,
+    /// What came back.
+    returned: HashSet<(SharedKey, u64)>,
     /// How many questions it was asked.
     pub(crate) asked: usize,
 }
@@ -50,9 +52,17 @@ impl Authority {
                 leased = units;
                 (decision, None)
             }
+            // What comes back under one number does so once, and in time.
+            Act::Return(LeaseRest { deadline, number, .. })
+                if at > deadline || !self.returned.insert((*key, number)) =>
+            {
+                let decision = limit.decide(state, Ask::peek(Cost::ZERO, at));
+                (Decision { outcome: Outcome::Busy, ..decision }, None)
+            }
             Act::Return(LeaseRest { units, counted_at, .. }) => {
                 limit.give_back(state, Refund { counted_at, ..Refund::at_once(units, at) });
-                ask(state, Ask::peek(Cost::ZERO, at))
+                let decision = limit.decide(state, Ask::peek(Cost::ZERO, at));
+                (Decision { outcome: Outcome::ALLOWED, ..decision }, None)
             }
         };
         Grant { decision: in_nanoseconds(decision, tick_ns), at, holder, leased }
@@ -111,7 +121,7 @@ fn resume(
     now: Time,
 ) -> (Verdict, Option<Lease>) {
     let grants = authority.ask(pending.questions(), now);
-    let Resumed { verdict, lease, tell } = engine.resume(pending, &grants, now);
+    let Resumed { verdict, lease, tell, .. } = engine.resume(pending, &grants, now);
     authority.ask(&tell, now);
     (verdict, lease)
 }

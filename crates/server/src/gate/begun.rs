@@ -6,9 +6,10 @@
 use std::mem;
 
 use tollgate::authority::{Directed, Failure, Grant};
-use tollgate::core::{Decision, Time};
+use tollgate::core::{Decision, Span, Time};
 use tollgate::{
-    DecidedBy, Lease, Pending, Released, Request, RequestError, Resumed, Step, Throttle, Verdict,
+    DecidedBy, Lease, Pending, Released, Request, RequestError, Reservation, Reserved, Resumed, SettleError,
+    Settlement, Step, Throttle, Verdict,
 };
 
 use super::Gate;
@@ -23,15 +24,43 @@ pub(crate) struct Begun<'g> {
     gate: &'g Gate,
     step: Step,
     lease: Option<Lease>,
+    reserved: Option<Reserved>,
     protocol: Protocol,
-    is_peek: bool,
+    counts: Counts,
     since: Time,
+}
+
+/// How a request is counted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Counts {
+    /// As what was decided.
+    Decided,
+    /// As one that has taken nothing.
+    Peek,
+    /// Not: what was decided was counted when it was reserved.
+    Settled,
+}
+
+impl Counts {
+    fn of(request: &Request<'_>) -> Counts {
+        if request.peek { Counts::Peek } else { Counts::Decided }
+    }
+}
+
+/// What a request has come to.
+struct Ended {
+    verdict: Verdict,
+    lease: Option<Lease>,
+    reserved: Option<Reserved>,
+    /// Whether a reservation was settled before, elsewhere.
+    is_settled_before: bool,
 }
 
 impl Drop for Begun<'_> {
     fn drop(&mut self) {
         if let Step::Pending(pending) = self.take_step() {
             self.gate.engine.abandon(pending, self.gate.now());
+            self.gate.ring();
         }
     }
 }
@@ -46,18 +75,32 @@ impl Begun<'_> {
     }
 
     /// The verdict, and what is held now. Counts what was decided.
-    pub(crate) fn conclude(mut self, granted: &[Granted]) -> (Verdict, Option<Lease>) {
+    pub(crate) fn conclude(self, granted: &[Granted]) -> (Verdict, Option<Lease>) {
+        let Ended { verdict, lease, .. } = self.end(granted);
+        (verdict, lease)
+    }
+
+    fn end(mut self, granted: &[Granted]) -> Ended {
         let gate = self.gate;
-        let (verdict, lease) = match self.take_step() {
-            Step::Ready(verdict) => (verdict, self.lease.take()),
+        let ended = match self.take_step() {
+            Step::Ready(verdict) => {
+                let (lease, reserved) = (self.lease.take(), self.reserved.take());
+                Ended { verdict, lease, reserved, is_settled_before: false }
+            }
             Step::Pending(pending) => {
-                let Resumed { verdict, lease, tell } = gate.engine.resume(pending, granted, gate.now());
+                let resumed = gate.engine.resume(pending, granted, gate.now());
+                let Resumed { verdict, lease, reserved, is_settled_before, tell } = resumed;
                 gate.send(tell);
-                (verdict, lease)
+                gate.ring();
+                Ended { verdict, lease, reserved, is_settled_before }
             }
         };
-        gate.observe(&verdict, self.is_peek, self.protocol, self.since);
-        (verdict, lease)
+        match self.counts {
+            Counts::Decided => gate.observe(&ended.verdict, false, self.protocol, self.since),
+            Counts::Peek => gate.observe(&ended.verdict, true, self.protocol, self.since),
+            Counts::Settled => {}
+        }
+        ended
     }
 
     /// What it has come to. What is left has taken nothing.
@@ -67,11 +110,22 @@ impl Begun<'_> {
 
     /// Asks shared counters, if they have to be asked, and concludes.
     pub(crate) async fn finish(self) -> (Verdict, Option<Lease>) {
-        let granted = match self.questions() {
+        let granted = self.granted().await;
+        self.conclude(&granted)
+    }
+
+    /// As [`Begun::finish`], of a request that reserves.
+    pub(crate) async fn finish_reserving(self) -> (Verdict, Option<Reserved>) {
+        let granted = self.granted().await;
+        let Ended { verdict, reserved, .. } = self.end(&granted);
+        (verdict, reserved)
+    }
+
+    async fn granted(&self) -> Vec<Granted> {
+        match self.questions() {
             [] => Vec::new(),
             questions => self.gate.ask(questions).await,
-        };
-        self.conclude(&granted)
+        }
     }
 }
 
@@ -82,7 +136,40 @@ impl Gate {
         let step = self.engine.begin(request, since);
         let step = step.inspect_err(|_| self.metrics.observe_bad_request(protocol))?;
         self.ring();
-        Ok(Begun { gate: self, step, lease: None, protocol, is_peek: request.peek, since })
+        let counts = Counts::of(request);
+        Ok(Begun { gate: self, step, lease: None, reserved: None, protocol, counts, since })
+    }
+
+    /// Begins to decide a request whose cost is an estimate.
+    pub(crate) fn begin_reserve(
+        &self,
+        request: &Request<'_>,
+        life: Span,
+        protocol: Protocol,
+    ) -> Result<Begun<'_>, RequestError> {
+        let since = self.clock.now();
+        let step = self.engine.begin_reserve(request, life, since);
+        let (step, reserved) = step.inspect_err(|_| self.metrics.observe_bad_request(protocol))?;
+        self.ring();
+        Ok(Begun { gate: self, step, lease: None, reserved, protocol, counts: Counts::Decided, since })
+    }
+
+    /// Settles a reservation. The verdict tells how the limits stand that were charged.
+    pub(crate) async fn settle(
+        &self,
+        reservation: &Reservation,
+        cost: u64,
+        protocol: Protocol,
+    ) -> Result<(Verdict, Settlement), SettleError> {
+        let since = self.clock.now();
+        let step = self.engine.begin_settle(reservation, cost, since);
+        let (step, settlement) = step.inspect_err(|_| self.metrics.observe_bad_request(protocol))?;
+        self.ring();
+        let (lease, reserved, counts) = (None, None, Counts::Settled);
+        let begun = Begun { gate: self, step, lease, reserved, protocol, counts, since };
+        let granted = begun.granted().await;
+        let Ended { verdict, is_settled_before, .. } = begun.end(&granted);
+        if is_settled_before { Err(SettleError::Settled) } else { Ok((verdict, settlement)) }
     }
 
     /// Begins to decide a request that holds what it is given.
@@ -94,7 +181,7 @@ impl Gate {
         let since = self.clock.now();
         let step = self.engine.begin_hold(request, since);
         let (step, lease) = step.inspect_err(|_| self.metrics.observe_bad_request(protocol))?;
-        Ok(Begun { gate: self, step, lease, protocol, is_peek: request.peek, since })
+        Ok(Begun { gate: self, step, lease, reserved: None, protocol, counts: Counts::of(request), since })
     }
 
     /// Ends what a lease holds here, and says what shared counters are to be told.

@@ -1,5 +1,7 @@
 //! The counters of all threads, summed up, named and written down for Prometheus.
 
+mod reservations;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::OnceLock;
@@ -12,7 +14,7 @@ use prometheus_client::encoding::{
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
 use tollgate::authority::breaker::State as BreakerState;
-use tollgate::{DecidedBy, HotStats, LeaseStats, Stats};
+use tollgate::{DecidedBy, HotStats, LeaseStats, ReservationStats, Stats};
 use tollgate_control::DurableStats;
 use tollgate_control::durable::FAILURES as DURABLE_FAILURES;
 use tollgate_redis::{FAILURES, ShardStats};
@@ -33,9 +35,16 @@ pub(super) struct Exposition {
     config: [u64; 4],
     unauthorized: [u64; Protocol::ALL.len()],
     shared: [u64; SHARED_BY.len()],
-    ledger: Stats,
-    hot: HotStats,
+    engine: EngineStats,
     store: StoreStats,
+}
+
+/// Numbers about the engine.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct EngineStats {
+    pub(crate) ledger: Stats,
+    pub(crate) hot: HotStats,
+    pub(crate) reservations: ReservationStats,
 }
 
 /// Numbers about counters that are shared.
@@ -72,7 +81,7 @@ const OUTCOMES: [(&str, PerRule); 3] = [
 ];
 
 impl Exposition {
-    pub(super) fn of(metrics: &Metrics, ledger: Stats, hot: HotStats, store: StoreStats) -> Exposition {
+    pub(super) fn of(metrics: &Metrics, engine: EngineStats, store: StoreStats) -> Exposition {
         let mut rules: BTreeMap<RuleName, RuleTotals> = BTreeMap::new();
         let mut protocols = [ProtocolTotals::default(); Protocol::ALL.len()];
         for shard in metrics.shards() {
@@ -110,8 +119,7 @@ impl Exposition {
             unauthorized: Protocol::ALL
                 .map(|protocol| metrics.unauthorized[protocol as usize].load(Ordering::Relaxed)),
             shared: std::array::from_fn(|at| metrics.shared[at].load(Ordering::Relaxed)),
-            ledger,
-            hot,
+            engine,
             store,
         }
     }
@@ -195,17 +203,26 @@ impl Exposition {
         gauge(encoder, "ratelimit_config_version", help, &applied)?;
         let help = "The version that this server would start with if its database were away.";
         gauge(encoder, "ratelimit_config_saved_version", help, &saved)?;
-        gauge(encoder, "ratelimit_ledger_keys", "Keys in the table of counters.", &self.ledger.keys)?;
-        gauge(encoder, "ratelimit_ledger_bytes", "Memory of the table of counters.", &self.ledger.bytes)?;
+        gauge(encoder, "ratelimit_ledger_keys", "Keys in the table of counters.", &self.engine.ledger.keys)?;
+        gauge(
+            encoder,
+            "ratelimit_ledger_bytes",
+            "Memory of the table of counters.",
+            &self.engine.ledger.bytes,
+        )?;
         let help = "Keys that take more than their part of the decisions of this process.";
-        gauge(encoder, "ratelimit_hot_keys", help, &(self.hot.hot as u64))?;
+        gauge(encoder, "ratelimit_hot_keys", help, &(self.engine.hot.hot as u64))?;
         let help = "Hot keys that are leased because they are hot.";
-        gauge(encoder, "ratelimit_hot_keys_leased", help, &(self.hot.leased as u64))?;
+        gauge(encoder, "ratelimit_hot_keys_leased", help, &(self.engine.hot.leased as u64))?;
         let alone = [
             ("ratelimit_config_failures", "Times that nothing could be learned from the database.", failures),
             ("ratelimit_config_unheld", "Quotas, bans and boosts that there was no room for.", unheld),
-            ("ratelimit_ledger_reclaimed", "Idle keys forgotten, at no loss.", self.ledger.reclaimed),
-            ("ratelimit_ledger_evicted", "Keys forgotten in use, for lack of memory.", self.ledger.evicted),
+            ("ratelimit_ledger_reclaimed", "Idle keys forgotten, at no loss.", self.engine.ledger.reclaimed),
+            (
+                "ratelimit_ledger_evicted",
+                "Keys forgotten in use, for lack of memory.",
+                self.engine.ledger.evicted,
+            ),
             ("ratelimit_failopen", "Decisions to let pass because nobody could be asked.", self.failopen()),
         ];
         for (name, help, value) in alone {
@@ -385,6 +402,7 @@ impl Collector for Exposition {
         self.encode_rules(&mut encoder)?;
         self.encode_protocols(&mut encoder)?;
         self.encode_process(&mut encoder)?;
+        reservations::encode(&self.engine.reservations, &mut encoder)?;
         self.encode_store(&mut encoder)
     }
 }

@@ -10,12 +10,13 @@ use insta::assert_snapshot;
 use tollgate::core::{Span, TokenBucket};
 use tollgate::policy::{FileSpec, Unit};
 use tollgate::{
-    DecidedBy, Descriptor, Engine, HotStats, LeaseStats, OwnLimit, Request, Source, Stats, Verdict,
+    DecidedBy, Descriptor, Engine, HotStats, LeaseStats, OwnLimit, Request, ReservationStats, Source, Stats,
+    Verdict,
 };
 use tollgate_redis::ShardStats;
 
 use super::chunked::Chunked;
-use super::{Metrics, Outcomes, Protocol, StoreStats, classic};
+use super::{EngineStats, Metrics, Outcomes, Protocol, StoreStats, classic};
 use crate::headers::samples::{
     NOW, ask, domain, engine, engine_settings, per_minute, policy, rate, rule, shadow,
 };
@@ -24,7 +25,19 @@ const TOOK: Span = Span::from_ticks(700);
 
 fn text(metrics: &Metrics) -> String {
     let ledger = Stats { keys: 3, bytes: 4_096, reclaimed: 2, evicted: 1 };
-    metrics.encode(ledger, HotStats { hot: 3, leased: 2 }, StoreStats::default()).unwrap()
+    let hot = HotStats { hot: 3, leased: 2 };
+    let reservations = ReservationStats {
+        open: 2,
+        bytes: 600,
+        made: 9,
+        settled: 6,
+        settled_elsewhere: 3,
+        expired: 1,
+        refused: 4,
+        returned_units: 70,
+        booked_units: 8,
+    };
+    metrics.encode(EngineStats { ledger, hot, reservations }, StoreStats::default()).unwrap()
 }
 
 /// Those lines of the text that are of interest.
@@ -216,6 +229,33 @@ fn the_process() {
     # HELP tollgate_build_info What is running.
     # TYPE tollgate_build_info gauge
     tollgate_build_info{version="0.1.0"} 1
+    # HELP ratelimit_reservations_open Reservations that are not settled yet.
+    # TYPE ratelimit_reservations_open gauge
+    ratelimit_reservations_open 2
+    # HELP ratelimit_reservations_bytes Memory of open reservations.
+    # TYPE ratelimit_reservations_bytes gauge
+    ratelimit_reservations_bytes 600
+    # HELP ratelimit_reservations_made Estimates that were reserved.
+    # TYPE ratelimit_reservations_made counter
+    ratelimit_reservations_made_total 9
+    # HELP ratelimit_reservations_settled Reservations of this process that were settled.
+    # TYPE ratelimit_reservations_settled counter
+    ratelimit_reservations_settled_total 6
+    # HELP ratelimit_reservations_settled_elsewhere Reservations of other processes that were settled by this one.
+    # TYPE ratelimit_reservations_settled_elsewhere counter
+    ratelimit_reservations_settled_elsewhere_total 3
+    # HELP ratelimit_reservations_expired Reservations that nobody settled in time, and whose estimates stay charged.
+    # TYPE ratelimit_reservations_expired counter
+    ratelimit_reservations_expired_total 1
+    # HELP ratelimit_reservations_refused Reservations that were not made because too many were open.
+    # TYPE ratelimit_reservations_refused counter
+    ratelimit_reservations_refused_total 4
+    # HELP ratelimit_reservation_returned_units Units of estimates that were given back.
+    # TYPE ratelimit_reservation_returned_units counter
+    ratelimit_reservation_returned_units_total 70
+    # HELP ratelimit_reservation_booked_units Units that were booked beyond estimates.
+    # TYPE ratelimit_reservation_booked_units counter
+    ratelimit_reservation_booked_units_total 8
     # EOF
     "#);
     metrics.observe_reload(false);
@@ -307,7 +347,7 @@ descriptors:
     let (here, there) = ([("here", "1")], [("there", "1")]);
     let counted = || {
         let store = StoreStats { shards: vec![ShardStats::default()], ..StoreStats::default() };
-        let text = metrics.encode(Stats::default(), HotStats::default(), store).unwrap();
+        let text = metrics.encode(EngineStats::default(), store).unwrap();
         let is_of_interest =
             |line: &&str| line.starts_with("ratelimit_shared_decisions_total") && !line.ends_with(" 0");
         text.lines().filter(is_of_interest).collect::<Vec<_>>().join("\n")
@@ -340,10 +380,9 @@ fn the_store() {
         failures: [1, 2, 3, 4, 0],
         ..ShardStats::default()
     };
-    let stats = Stats { keys: 3, bytes: 4_096, reclaimed: 2, evicted: 1 };
     let leases = LeaseStats { keys: 7, units: 20, granted_units: 400, returned_units: 30 };
     let store = StoreStats { shards: vec![shard], leases, durable: None };
-    let text = metrics.encode(stats, HotStats::default(), store).unwrap();
+    let text = metrics.encode(EngineStats::default(), store).unwrap();
     let is_of_store = |line: &&str| {
         !line.starts_with('#')
             && ["_redis_", "_circuit_", "_shared_", "_failopen", "_lease_"]

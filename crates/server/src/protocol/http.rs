@@ -6,6 +6,8 @@
 //! | `POST /v1/peek` | what `/v1/check` would answer, 200 or 429; nothing is taken |
 //! | `POST /v1/acquire` | as `/v1/check`, with a `lease` on what is held until it is released |
 //! | `POST /v1/release` | 200: ends a lease; 503 if nobody knows whether it has |
+//! | `POST /v1/reserve` | as `/v1/check`, for a cost that is an estimate: with a `reservation` |
+//! | `POST /v1/settle` | 200: the real cost takes the place of the estimate, once |
 //! | `GET /v1/auth` | for proxies that ask before they let a request through: 200 or 429; any method |
 //! | `POST /json` | as envoyproxy/ratelimit |
 //! | `GET /healthz`, `/readyz`, `/healthcheck` | whether it lives, and whether it wants requests |
@@ -34,13 +36,13 @@ use axum::routing::{any, get, post};
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tollgate::{DecidedBy, Lease, Verdict};
+use tollgate::{DecidedBy, Lease, Reservation, Verdict};
 use tower::Service as _;
 
 pub(crate) use self::answer::{body as verdict_body, denial_body};
 pub(crate) use self::problem::Problem;
-use self::question::read_lease;
 pub(crate) use self::question::{Object, Question};
+use self::question::{read_lease, read_settle};
 use self::quick::Left;
 use crate::body::{self, Sent};
 use crate::connection;
@@ -56,12 +58,15 @@ const BODY_BYTES_MAX: usize = 1 << 20;
 /// The largest body of a request to hold something. Its lease is longer than that, and has to fit into another body.
 const ACQUIRE_BYTES_MAX: usize = 64 << 10;
 
+/// The largest body of a request to reserve something: as long as the reservation is open, it is remembered.
+const RESERVE_BYTES_MAX: usize = 64 << 10;
+
 /// Most answers have at most so many header fields.
 const FIELDS_USUAL: usize = 8;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
-const WHERE_TO_GO: &str = "POST to /v1/check, /v1/peek, /v1/acquire, /v1/release or /json; GET /v1/auth, /healthz, /readyz or /healthcheck";
+const WHERE_TO_GO: &str = "POST to /v1/check, /v1/peek, /v1/acquire, /v1/release, /v1/reserve, /v1/settle or /json; GET /v1/auth, /healthz, /readyz or /healthcheck";
 
 const ABOUT: &str = r#"Tollgate, a rate limiter. May this request pass?
 
@@ -74,6 +79,8 @@ POST /v1/check      take what is asked for
 POST /v1/peek       the same answer, nothing taken
 POST /v1/acquire    hold a place until it is released: {"policy", "key"} gives {"lease"}
 POST /v1/release    {"lease"}
+POST /v1/reserve    take an estimate: {"policy", "key", "cost"} gives {"reservation"}
+POST /v1/settle     {"reservation", "cost"}: the real cost; the rest comes back, an excess is booked
 GET  /v1/auth       for proxies that ask before they let a request through
 POST /json          as envoyproxy/ratelimit
 GET  /healthz, /readyz, /healthcheck
@@ -129,6 +136,8 @@ pub(crate) fn router(gate: Arc<Gate>) -> Router {
         .route("/v1/peek", post(peek))
         .route("/v1/acquire", post(acquire))
         .route("/v1/release", post(release))
+        .route("/v1/reserve", post(reserve))
+        .route("/v1/settle", post(settle))
         .route("/v1/auth", any(auth::auth))
         .route("/json", post(json))
         .merge(health())
@@ -204,6 +213,25 @@ async fn release(State(gate): State<Arc<Gate>>, request: Request) -> Result<Resp
     };
     let body = if released { r#"{"released":true}"# } else { r#"{"released":false}"# };
     Ok(([(CONTENT_TYPE, JSON)], body).into_response())
+}
+
+async fn reserve(State(gate): State<Arc<Gate>>, request: Request) -> Result<Response, Problem> {
+    let (older, body) = (wants_older(&request), whole_body(&gate, request, RESERVE_BYTES_MAX).await?);
+    let (question, life) = counted(&gate, Question::read_reserve(&body))?;
+    let life = life.unwrap_or(Reservation::LIFE_USUAL);
+    let begun = question.ask(false, |request| gate.begin_reserve(request, life, Protocol::Http))?;
+    let (verdict, reserved) = begun.finish_reserving().await;
+    Ok(respond(&verdict, older, answer::body_with_reservation(&verdict, reserved.as_ref())))
+}
+
+async fn settle(State(gate): State<Arc<Gate>>, request: Request) -> Result<Response, Problem> {
+    let body = whole_body(&gate, request, BODY_BYTES_MAX).await?;
+    let (reservation, cost) = counted(&gate, read_settle(&body))?;
+    // It is done once and to its end, even if nobody waits for that any more.
+    let settling = async move { gate.settle(&reservation, cost, Protocol::Http).await };
+    let settled = tokio::spawn(settling).await.map_err(|_| Problem::Stopping)?;
+    let (verdict, settlement) = settled.map_err(Problem::NotSettled)?;
+    Ok(([(CONTENT_TYPE, JSON)], answer::settled_body(&verdict, &settlement)).into_response())
 }
 
 async fn json(State(gate): State<Arc<Gate>>, request: Request) -> Result<Response, Problem> {

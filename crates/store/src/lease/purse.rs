@@ -82,6 +82,8 @@ struct Known {
 pub struct Spent {
     /// The blocks, by their numbers, and the units of each.
     parts: [(u64, u64); BLOCKS_MAX],
+    /// When the authority counted the first of them, in its ticks. Blocks end with their windows, so the others are of the same one.
+    pub counted_at: Time,
     /// What can be had after that, as far as is known: here at once, and of the authority.
     pub remaining: u64,
     /// How long until the limit is as good as unused, as far as is known.
@@ -196,6 +198,9 @@ impl Purse {
             let Some(part) = parts.next().filter(|_| left > 0) else { break };
             let taken = left.min(block.units);
             *part = (block.number, taken);
+            if left == units {
+                spent.counted_at = block.counted_at;
+            }
             block.units -= taken;
             block.lent += if is_lent { taken } else { 0 };
             left -= taken;
@@ -395,6 +400,7 @@ impl Purse {
     fn look(&self, now: Time) -> Spent {
         Spent {
             parts: [(0, 0); BLOCKS_MAX],
+            counted_at: Time::default(),
             remaining: self.known.remaining.saturating_add(self.units(now)),
             reset_after: self.known.reset_at.map(|reset_at| reset_at.since(now)),
         }

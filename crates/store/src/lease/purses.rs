@@ -16,6 +16,8 @@ use crate::authority::{Account, Act, Directed, Failure, Grant, Pin, Question, Sh
 
 /// After which time something is given back again that did not arrive.
 const RETRY_AFTER: Span = Span::from_ticks(500_000_000);
+/// For so long is it tried to give back what was spent: no block that could die depends on it, and an authority may be away for minutes.
+const SPENT_RETURNS_FOR: Span = Span::from_ticks(600_000_000_000);
 /// Numbers of leases stay below this, so that every authority can tell them apart.
 const NUMBER_BITS: u32 = 53;
 
@@ -114,6 +116,8 @@ pub struct Errand {
     pub question: Directed,
     /// Until when it is worth trying again, if it was tried before.
     until: Option<Time>,
+    /// Whether what comes back was spent, so that it counts nowhere as on its way.
+    was_spent: bool,
 }
 
 /// The purses of all keys.
@@ -231,6 +235,12 @@ impl Purses {
         }
     }
 
+    /// Has units come back that were spent, under a number of their own ([`Act::Return`]): what they were spent for has cost less.
+    pub fn return_spent(&self, question: Directed, now: Time) {
+        let (purse, until) = (question.0.key.low_half(), now.plus(SPENT_RETURNS_FOR));
+        self.run(Errand { purse, question, until: Some(until), was_spent: true });
+    }
+
     /// The authority was asked for units that were not here, and has answered.
     pub fn know(&self, key: u64, grant: &Grant, now: Time) {
         if let Some(kept) = self.stripe(key).get_mut(&key) {
@@ -260,19 +270,19 @@ impl Purses {
 
     /// What has become of an errand. What was granted and is not asked for any more, such as under rules that have changed, goes back.
     pub fn settle(&self, errand: Errand, answer: Result<&Grant, Failure>, now: Time) {
-        let Errand { purse: key, question: (question, pin), until } = errand;
+        let Errand { purse: key, question: (question, pin), until, was_spent } = errand;
         let mut stripe = self.stripe(key);
         let number = match (question.act, answer) {
             (Act::Lease { number, .. }, _) => number,
             (Act::Return(rest), Ok(_)) => {
-                if let Some(kept) = stripe.get_mut(&key) {
+                if let Some(kept) = stripe.get_mut(&key).filter(|_| !was_spent) {
                     kept.purse.returned(rest.units);
                 }
                 return;
             }
             // Nobody knows whether it has arrived, but it has a number and is taken once. What has none is told again only where it was certainly not heard.
             (Act::Return(_), Err(_)) | (Act::GiveBack { .. }, Err(Failure::NotAsked | Failure::Crowded)) => {
-                return self.retry(Errand { purse: key, question: (question, pin), until }, now);
+                return self.retry(Errand { purse: key, question: (question, pin), until, was_spent }, now);
             }
             _ => return,
         };
@@ -290,6 +300,7 @@ impl Purses {
                         purse: key,
                         question: (Question { act, ..question }, pin),
                         until: None,
+                        was_spent: false,
                     });
                 }
             }
@@ -446,7 +457,7 @@ impl Leased {
     fn errand(&self, purse: u64, act: Act) -> Errand {
         let question =
             Question { key: self.key, limit: Arc::clone(&self.limit), act, account: self.account.clone() };
-        Errand { purse, question: (question, self.pin), until: None }
+        Errand { purse, question: (question, self.pin), until: None, was_spent: false }
     }
 }
 

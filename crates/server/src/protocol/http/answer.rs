@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Serialize, Serializer};
 use tollgate::core::{Outcome, Span, Tick, Time};
 use tollgate::policy::{Place, PlacedLimit};
-use tollgate::{DecidedBy, Force, Lease, Ruling, Status, Verdict};
+use tollgate::{DecidedBy, Force, Lease, Reserved, Ruling, Settlement, Status, Verdict};
 
 use crate::headers::{Advice, window};
 
@@ -37,12 +37,27 @@ struct Answer<'a> {
     wait: Option<Seconds>,
     #[serde(skip_serializing_if = "Option::is_none")]
     lease: Option<LeaseGiven>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reservation: Option<String>,
+    /// Until when it can be settled: Unix time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expires_at: Option<Seconds>,
     decisions: Vec<LimitAnswer<'a>>,
 }
 
 /// What was given to be held: `null`, where there was nothing to hold.
 #[derive(Debug, Serialize)]
 struct LeaseGiven(Option<String>);
+
+/// The answer to `/v1/settle`.
+#[derive(Debug, Serialize)]
+struct Settled<'a> {
+    reserved: u64,
+    charged: u64,
+    returned: u64,
+    booked: u64,
+    decisions: Vec<LimitAnswer<'a>>,
+}
 
 /// What one limit has said.
 #[derive(Debug, Serialize)]
@@ -104,6 +119,19 @@ pub(super) fn body_with_lease(verdict: &Verdict, lease: Option<&Lease>) -> Strin
     json(&Answer { lease, ..answer(verdict) })
 }
 
+/// The body of an answer to somebody who reserves an estimate. Who is denied has no reservation.
+pub(super) fn body_with_reservation(verdict: &Verdict, reserved: Option<&Reserved>) -> String {
+    let reservation = reserved.map(|reserved| reserved.reservation.to_string());
+    let expires_at = reserved.map(|reserved| Seconds::from(reserved.expires_at));
+    json(&Answer { reservation, expires_at, ..answer(verdict) })
+}
+
+/// What became of a reservation, and how its limits stand.
+pub(super) fn settled_body(verdict: &Verdict, settlement: &Settlement) -> String {
+    let Settlement { reserved, charged, returned, booked } = *settlement;
+    json(&Settled { reserved, charged, returned, booked, decisions: limit_answers(verdict) })
+}
+
 /// What those are told who are turned away by a proxy that asked for them.
 pub(crate) fn denial_body(verdict: &Verdict) -> String {
     json(&denial(verdict))
@@ -134,6 +162,8 @@ fn answer(verdict: &Verdict) -> Answer<'_> {
         scope: advice.map(|advice| advice.title()),
         wait: Some(verdict.wait()).filter(|wait| !is_denied && *wait > Span::ZERO).map(Seconds::from),
         lease: None,
+        reservation: None,
+        expires_at: None,
         decisions: limit_answers(verdict),
     }
 }

@@ -18,13 +18,15 @@ pub use self::auth::http_auth;
 pub use self::quick::quick;
 use crate::fuzzing::{block_on, check_field, with_router};
 
-/// The first byte says where the body is sent: `c`heck, `p`eek, `a`cquire, `r`elease or `j`son. Any other byte is a `c`.
+/// The first byte says where the body is sent: `c`heck, `p`eek, `a`cquire, `r`elease, reserve (`e`), `s`ettle or `j`son. Any other byte is a `c`.
 pub fn json(bytes: &[u8]) {
     let Some((path, body)) = bytes.split_first() else { return };
     with_router(|_, mut router| match path {
         b'p' => check_peek(&mut router, body),
         b'a' => check_acquire(&mut router, body),
         b'r' => check_release(&mut router, body),
+        b'e' => check_reserve(&mut router, body),
+        b's' => check_settle(&mut router, body),
         b'j' => check_json(&mut router, body),
         _ => check_decided(&post(&mut router, "/v1/check", body)),
     });
@@ -108,6 +110,25 @@ fn check_release(router: &mut Router, body: &[u8]) {
     } else {
         check_problem(&answered);
     }
+}
+
+/// What is reserved can be settled, once.
+fn check_reserve(router: &mut Router, body: &[u8]) {
+    let answered = post(router, "/v1/reserve", body);
+    check_decided(&answered);
+    let answer = answered.json();
+    assert_eq!(answer["reservation"].is_string(), answered.status == StatusCode::OK, "{answer}");
+    if let Some(reservation) = answer["reservation"].as_str() {
+        let settle = json!({ "reservation": reservation, "cost": 0 }).to_string();
+        let settled = post(router, "/v1/settle", settle.as_bytes());
+        assert_eq!((settled.status, &settled.json()["charged"]), (StatusCode::OK, &json!(0)));
+        assert_eq!(post(router, "/v1/settle", settle.as_bytes()).status, StatusCode::CONFLICT);
+    }
+}
+
+/// Nothing was reserved, so that there is nothing to settle.
+fn check_settle(router: &mut Router, body: &[u8]) {
+    check_problem(&post(router, "/v1/settle", body));
 }
 
 /// As envoyproxy/ratelimit: what is wrong is said in plain text.

@@ -5,8 +5,8 @@ use http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, StatusCode};
 use serde::Serialize;
 use thiserror::Error;
-use tollgate::RequestError;
 use tollgate::authority::Failure;
+use tollgate::{RequestError, Reservation, SettleError};
 
 use super::JSON;
 use crate::body::BodyError;
@@ -36,6 +36,15 @@ pub(crate) enum Problem {
     /// Shared counters did not answer.
     #[error("the shared count is out of reach, and the lease may still hold something: send it again")]
     NotReleased(Failure),
+    /// There is no room for another reservation.
+    #[error("{0}")]
+    TooManyReservations(RequestError),
+    /// A reservation that cannot be settled, or not again.
+    #[error("{0}")]
+    NotSettled(SettleError),
+    /// Whoever settles it was stopped.
+    #[error("the server is stopping, and may not have settled the reservation")]
+    Stopping,
     /// No token, or a wrong one.
     #[error("a token is needed: send the header `Authorization: Bearer TOKEN`")]
     Unauthorized,
@@ -88,6 +97,11 @@ impl Problem {
             Problem::Body(BodyError::Busy(_)) => (StatusCode::SERVICE_UNAVAILABLE, "busy"),
             Problem::NotLoaded => (StatusCode::SERVICE_UNAVAILABLE, "not_loaded"),
             Problem::NotReleased(_) => (StatusCode::SERVICE_UNAVAILABLE, "unavailable"),
+            Problem::TooManyReservations(_) => (StatusCode::SERVICE_UNAVAILABLE, "too_many_reservations"),
+            Problem::NotSettled(SettleError::Unknown) => (StatusCode::NOT_FOUND, "unknown_reservation"),
+            Problem::NotSettled(SettleError::Settled) => (StatusCode::CONFLICT, "already_settled"),
+            Problem::NotSettled(SettleError::Expired) => (StatusCode::GONE, "reservation_expired"),
+            Problem::Stopping => (StatusCode::SERVICE_UNAVAILABLE, "stopping"),
             Problem::Unauthorized => (StatusCode::UNAUTHORIZED, "unauthorized"),
             Problem::ProxyUnauthorized => (StatusCode::INTERNAL_SERVER_ERROR, "proxy_unauthorized"),
             Problem::NotFound(_) => (StatusCode::NOT_FOUND, "not_found"),
@@ -108,6 +122,17 @@ impl From<RequestError> for Problem {
             RequestError::UnknownUnit { .. }
             | RequestError::UnknownTier { .. }
             | RequestError::NothingToHold => Problem::bad_request(error.to_string()),
+            RequestError::HeldNotReserved => Problem::bad_request(
+                "a concurrency limit applies to this request: places in it are held with /v1/acquire, not reserved",
+            ),
+            RequestError::EstimateOfItsOwn { index } => Problem::bad_request(format!(
+                "descriptors[{index}] has `hits_addend` or `is_negative_hits`: a reservation has one estimate, the `hits_addend` of the request"
+            )),
+            RequestError::ReservedTooLong => {
+                let hours_max = Reservation::LIFE_MAX.ticks() / 3_600_000_000_000;
+                Problem::bad_request(format!("`expires_in` must be from 1ms to {hours_max}h"))
+            }
+            RequestError::TooManyReservations => Problem::TooManyReservations(error),
         }
     }
 }

@@ -9,11 +9,12 @@ use std::borrow::Cow;
 use std::ops::Deref;
 
 use serde::Deserialize;
+use tollgate::core::Span;
 use tollgate::policy::Entry;
-use tollgate::{Descriptor, OwnLimit, Request, Subject};
+use tollgate::{Descriptor, OwnLimit, Request, Reservation, Subject};
 
 pub(crate) use self::shape::Object;
-use self::shape::{Count, TimeUnit, UpTo, read};
+use self::shape::{Count, Length, TimeUnit, UpTo, read};
 use super::problem::Problem;
 
 /// At most so many descriptors in one request.
@@ -36,6 +37,27 @@ struct Fields<S> {
     key: Option<S>,
     cost: Option<Count>,
     tier: Option<S>,
+}
+
+/// The body of `/v1/reserve`: as any other, and how long it is to be open.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ReserveFields<S> {
+    domain: Option<S>,
+    descriptors: Option<UpTo<DESCRIPTORS_MAX, Object<DescriptorFields<S>>>>,
+    hits_addend: Option<Count>,
+    policy: Option<S>,
+    key: Option<S>,
+    cost: Option<Count>,
+    tier: Option<S>,
+    expires_in: Option<Length>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SettleFields<S> {
+    reservation: Option<S>,
+    cost: Option<Count>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -95,7 +117,18 @@ enum Asked<'a> {
 impl<'a> Question<'a> {
     /// Reads a body.
     pub(crate) fn read(body: &'a [u8]) -> Result<Question<'a>, Problem> {
-        let fields = read::<Fields<Text<'a>>, Fields<String>>(body, HOW_TO_ASK)?;
+        Question::of(read::<Fields<Text<'a>>, Fields<String>>(body, HOW_TO_ASK)?)
+    }
+
+    /// Reads a body of `/v1/reserve`, and how long the reservation is to be open, if it says so.
+    pub(super) fn read_reserve(body: &'a [u8]) -> Result<(Question<'a>, Option<Span>), Problem> {
+        let fields = read::<ReserveFields<Text<'a>>, ReserveFields<String>>(body, HOW_TO_ASK)?;
+        let ReserveFields { domain, descriptors, hits_addend, policy, key, cost, tier, expires_in } = fields;
+        let fields = Fields { domain, descriptors, hits_addend, policy, key, cost, tier };
+        Ok((Question::of(fields)?, expires_in.map(|length| length.0)))
+    }
+
+    fn of(fields: Fields<Text<'a>>) -> Result<Question<'a>, Problem> {
         let by_policy = fields.policy.is_some() || fields.key.is_some() || fields.tier.is_some();
         let by_domain = fields.domain.is_some() || fields.descriptors.is_some();
         match (by_policy || fields.cost.is_some(), by_domain || fields.hits_addend.is_some()) {
@@ -170,6 +203,17 @@ pub(super) fn read_lease(body: &[u8]) -> Result<Option<Cow<'_, str>>, Problem> {
     let how = r#"send {"lease": "..."} with the `lease` that /v1/acquire gave"#;
     let fields = read::<LeaseFields<Text<'_>>, LeaseFields<String>>(body, how)?;
     Ok(fields.lease.map(|lease| lease.0))
+}
+
+/// The reservation in a body of `/v1/settle`, and its real cost.
+pub(super) fn read_settle(body: &[u8]) -> Result<(Reservation, u64), Problem> {
+    let how = r#"send {"reservation": "...", "cost": 123} with the `reservation` that /v1/reserve gave"#;
+    let fields = read::<SettleFields<Text<'_>>, SettleFields<String>>(body, how)?;
+    let reservation = required(fields.reservation, "reservation", "the one that /v1/reserve gave")?;
+    let cost = required(fields.cost, "cost", "the real cost; 0 gives all back")?;
+    let reservation = reservation.parse::<Reservation>();
+    let reservation = reservation.map_err(|error| Problem::bad_request(format!("`reservation`: {error}")))?;
+    Ok((reservation, cost.0))
 }
 
 fn required<T>(field: Option<T>, name: &str, what: &str) -> Result<T, Problem> {

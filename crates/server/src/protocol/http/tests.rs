@@ -5,6 +5,7 @@ mod auth;
 mod bad_input;
 mod json;
 mod leases;
+mod reservations;
 mod slow;
 mod tokens;
 
@@ -40,6 +41,7 @@ pub(super) fn gate() -> Arc<Gate> {
     let mut tiered = policy("tiered", vec![per_age(1)]);
     tiered.rule.limits[0].tiers = vec![("pro".into(), per_age(10).allowance)];
     let policies = vec![
+        policy("tokens", vec![per_age(1_000)]),
         policy("search", vec![per_age(2)]),
         policy("uploads", vec![at_once(1)]),
         policy("mail", vec![queue()]),

@@ -74,16 +74,17 @@ impl ScriptCaller {
         arguments
     }
 
-    /// Asks one thing of one key, or gives back what is left of a lease, and gives the four numbers of the answer.
+    /// Asks one thing of one key, or gives back what is left of a lease, and gives the four numbers of the answer. The caller believes that it is another time
+    /// than Redis does, if the two differ.
     pub fn call_mixed(
         &mut self,
-        now_us: u64,
+        (now_us, believed_us): (u64, u64),
         key: &[u8],
         limit: &SharedLimit,
         ask: Result<(Verb, u64, u64), LeaseRest>,
     ) -> [i64; 4] {
         let asks = ask.ok();
-        let around = Time::from_ticks(now_us);
+        let around = Time::from_ticks(believed_us);
         let counter = Counter { key, limit, key_hash: 0, around, asks: asks.as_slice() };
         let mut arguments = self.arguments(Some(now_us), &[counter]);
         if let Err(rest) = ask {

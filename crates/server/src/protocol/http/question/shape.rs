@@ -6,11 +6,13 @@
 use std::fmt;
 use std::marker::PhantomData;
 use std::str;
+use std::time::Duration;
 
 use axum::Json;
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{DeserializeOwned, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use tollgate::core::{Span, Tick};
 use tollgate::policy::Unit;
 
 use crate::protocol::http::problem::Problem;
@@ -26,6 +28,10 @@ pub(super) struct UpTo<const MAX: usize, T>(pub(super) Vec<T>);
 /// A number of units.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Count(pub(super) u64);
+
+/// A length of time: a number of seconds, or a text such as `10m`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Length(pub(super) Span);
 
 /// A unit of time by its name.
 #[derive(Clone, Copy, Debug)]
@@ -130,6 +136,61 @@ impl<'de> Deserialize<'de> for Count {
         }
 
         deserializer.deserialize_u64(OfNumber)
+    }
+}
+
+/// The units of a length of time, in nanoseconds.
+const LENGTHS: [(&str, u64); 5] = [
+    ("ms", 1_000_000),
+    ("s", 1_000_000_000),
+    ("m", 60_000_000_000),
+    ("h", 3_600_000_000_000),
+    ("d", 86_400_000_000_000),
+];
+
+/// A sum of whole numbers with units. What is longer than any span can be is the longest.
+fn length(text: &str) -> Option<Span> {
+    let (mut rest, mut total_ns) = (text, 0_u64);
+    while !rest.is_empty() {
+        let (digits, after) = rest.split_at(rest.find(|c: char| !c.is_ascii_digit())?);
+        let (unit, next) = after.split_at(after.find(|c: char| c.is_ascii_digit()).unwrap_or(after.len()));
+        let (_, unit_ns) = LENGTHS.iter().find(|(name, _)| *name == unit)?;
+        // Digits only, so that what cannot be read is too long.
+        let number = if digits.is_empty() { return None } else { digits.parse().unwrap_or(u64::MAX) };
+        total_ns = total_ns.saturating_add(number.saturating_mul(*unit_ns));
+        rest = next;
+    }
+    (!text.is_empty()).then(|| Span::from_ticks(total_ns))
+}
+
+impl<'de> Deserialize<'de> for Length {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Length, D::Error> {
+        struct OfLength;
+
+        impl Visitor<'_> for OfLength {
+            type Value = Length;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a number of seconds, or a length of time such as \"90s\", \"10m\" or \"1h30m\"")
+            }
+
+            fn visit_u64<E: Error>(self, seconds: u64) -> Result<Length, E> {
+                Ok(Length(Span::from_ticks(seconds.saturating_mul(1_000_000_000))))
+            }
+
+            fn visit_f64<E: Error>(self, seconds: f64) -> Result<Length, E> {
+                let duration = Duration::try_from_secs_f64(seconds);
+                let span = duration.ok().map(|duration| Tick::NANOSECOND.span(duration).unwrap_or(Span::MAX));
+                span.map(Length).ok_or_else(|| E::invalid_value(serde::de::Unexpected::Float(seconds), &self))
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<Length, E> {
+                let span = length(text);
+                span.map(Length).ok_or_else(|| E::invalid_value(serde::de::Unexpected::Str(text), &self))
+            }
+        }
+
+        deserializer.deserialize_any(OfLength)
     }
 }
 

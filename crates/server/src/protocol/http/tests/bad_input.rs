@@ -197,7 +197,7 @@ async fn what_the_rules_do_not_have() {
     ];
     assert_snapshot!(told("/v1/check", &bodies).await, @r#"
     {"policy": "serach", "key": "x"}
-      404 unknown_policy: unknown policy "serach"; it could be closed, mail, search, tiered, uploads
+      404 unknown_policy: unknown policy "serach"; it could be closed, mail, search, tiered, tokens, uploads
     {"policy": "tiered", "key": "x", "tier": "gold"}
       400 bad_request: policy "tiered" has no tier "gold"; its tiers are pro
     {"policy": "search", "key": "x", "tier": "gold"}
@@ -205,7 +205,7 @@ async fn what_the_rules_do_not_have() {
     "#);
     assert_snapshot!(told("/v1/peek", &bodies[..1]).await, @r#"
     {"policy": "serach", "key": "x"}
-      404 unknown_policy: unknown policy "serach"; it could be closed, mail, search, tiered, uploads
+      404 unknown_policy: unknown policy "serach"; it could be closed, mail, search, tiered, tokens, uploads
     "#);
     assert_snapshot!(told("/v1/acquire", &[r#"{"policy": "search", "key": "x"}"#]).await, @r#"
     {"policy": "search", "key": "x"}
@@ -319,5 +319,7 @@ async fn nowhere() {
         (head.status(), &head.headers()["content-type"]),
         (StatusCode::NOT_FOUND, &super::super::JSON)
     );
-    assert_snapshot!(body, @r#"{"error":{"code":"not_found","message":"there is nothing at this path; POST to /v1/check, /v1/peek, /v1/acquire, /v1/release or /json; GET /v1/auth, /healthz, /readyz or /healthcheck"}}"#);
+    assert_snapshot!(body, @r#"
+    {"error":{"code":"not_found","message":"there is nothing at this path; POST to /v1/check, /v1/peek, /v1/acquire, /v1/release, /v1/reserve, /v1/settle or /json; GET /v1/auth, /healthz, /readyz or /healthcheck"}}
+    "#);
 }

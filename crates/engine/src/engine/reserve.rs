@@ -1,0 +1,137 @@
+//! Requests that reserve an estimate, and settle it when the real cost is known.
+
+use std::mem;
+
+use tollgate_core::{Span, Time};
+
+use super::{Engine, Found, Inquiry, Pending, Purpose, Resumed, Step};
+use crate::request::{Request, RequestError, Subject};
+use crate::reservation::{
+    Closed, Dues, Estimate, Reservation, ReservationStats, Reserved, SettleError, Settlement, put_subject,
+    with_request,
+};
+use crate::verdict::Verdict;
+
+/// The shortest that a reservation is open.
+const LIFE_MIN: Span = Span::from_ticks(1_000_000);
+
+impl Engine {
+    /// As [`Engine::begin`], for a request whose cost is an estimate: see [`Engine::reserve`]. What is reserved by a request that has to wait is told by
+    /// [`Engine::resume`].
+    pub fn begin_reserve(
+        &self,
+        request: &Request<'_>,
+        life: Span,
+        now: Time,
+    ) -> Result<(Step, Option<Reserved>), RequestError> {
+        check_reservable(request, life)?;
+        let mut subject = Vec::new();
+        put_subject(&mut subject, &request.subject);
+        let estimate = Estimate { subject: subject.into(), cost: request.cost, life };
+        let claim = self.reservations.claim(estimate, now)?;
+        let mut step = self.step(&Inquiry { request, purpose: Purpose::Reserve, now })?;
+        let mut reserved = None;
+        match &mut step {
+            Step::Ready(verdict) => {
+                let charged = mem::take(&mut verdict.answer.charged);
+                reserved = verdict.allowed.then(|| self.reservations.open(claim, charged));
+            }
+            Step::Pending(pending) => pending.claim = Some(claim),
+        }
+        Ok((step, reserved))
+    }
+
+    /// Decides a request whose cost is an estimate, as [`Engine::decide`] does. If it passes, the estimate is taken, and the reservation says by
+    /// which name it is settled when the real cost is known: by [`Engine::settle_reservation`], within its life. After that it stays charged as
+    /// it is.
+    pub fn reserve(
+        &self,
+        request: &Request<'_>,
+        life: Span,
+        now: Time,
+    ) -> Result<(Verdict, Option<Reserved>), RequestError> {
+        match self.begin_reserve(request, life, now)? {
+            (Step::Ready(verdict), reserved) => Ok((verdict, reserved)),
+            (Step::Pending(pending), _) => {
+                let Resumed { verdict, reserved, .. } = self.resume(pending, &[], now);
+                Ok((verdict, reserved))
+            }
+        }
+    }
+
+    /// As [`Engine::settle_reservation`], but says what has to be asked of an authority where counters are shared. The verdict, now or by
+    /// [`Engine::resume`], tells how the limits stand that were charged.
+    pub fn begin_settle(
+        &self,
+        reservation: &Reservation,
+        cost: u64,
+        now: Time,
+    ) -> Result<(Step, Settlement), SettleError> {
+        let closed = self.reservations.close(reservation, now)?;
+        let Closed { subject, cost: reserved, charged, life, is_foreign } = &closed;
+        let is_foreign = *is_foreign;
+        let mut settlement = Settlement::new(*reserved, cost);
+        let dues = Dues { charged, change: settlement.change(), life: *life, is_foreign };
+        let settle = |request: &Request<'_>| {
+            // A policy that is gone has no counters any more.
+            let step = self.step(&Inquiry { request, purpose: Purpose::Settle(dues), now });
+            step.unwrap_or_else(|_| {
+                Step::Ready(Found::spared(request).into_verdict(now, self.snapshot.load()))
+            })
+        };
+        let mut step = with_request(subject, settle).ok_or(SettleError::Unknown)?;
+        if charged.is_empty() {
+            // No limit has taken anything, so there is nothing to give back to one, and none to book on.
+            (settlement.returned, settlement.booked) = (0, 0);
+        }
+        match &mut step {
+            Step::Pending(pending) if is_foreign => pending.settles_foreign = Some(settlement),
+            // Nothing that it has charged is shared any more.
+            Step::Ready(_) if is_foreign => return Err(SettleError::Unknown),
+            _ => self.reservations.count(&settlement),
+        }
+        Ok((step, settlement))
+    }
+
+    /// Settles a reservation, once: what its estimate was too much goes back to the windows that counted it, what it was too little is booked on the
+    /// same limits, whatever they say. The verdict tells how these stand.
+    ///
+    /// Nobody else is asked. Where counters are shared, use [`Engine::begin_settle`]: what they are to be given back is told to them by
+    /// errands, and what is to be booked on them is not.
+    pub fn settle_reservation(
+        &self,
+        reservation: &Reservation,
+        cost: u64,
+        now: Time,
+    ) -> Result<(Verdict, Settlement), SettleError> {
+        match self.begin_settle(reservation, cost, now)? {
+            (Step::Ready(verdict), settlement) => Ok((verdict, settlement)),
+            (Step::Pending(pending), settlement) => Ok((self.resume(pending, &[], now).verdict, settlement)),
+        }
+    }
+
+    /// Numbers about reservations, for metrics.
+    pub fn reservation_stats(&self) -> ReservationStats {
+        self.reservations.stats()
+    }
+
+    /// The verdict of a request about which nobody else has to be asked. What was noted of it stays with it.
+    pub(super) fn resume_here(&self, mut pending: Pending, now: Time) -> Verdict {
+        let (passes, _) = pending.settle(self, &[], now);
+        let (allowed, decided_by) = (passes || self.settings.shadow_mode, pending.answer.decided_by(passes));
+        Found { allowed, decided_by, answer: pending.answer }
+            .into_verdict(now, arc_swap::Guard::from_inner(pending.snapshot))
+    }
+}
+
+/// Whether a request can be settled later: it has one cost, which it asks for.
+fn check_reservable(request: &Request<'_>, life: Span) -> Result<(), RequestError> {
+    if !(LIFE_MIN..=Reservation::LIFE_MAX).contains(&life) {
+        return Err(RequestError::ReservedTooLong);
+    }
+    let Subject::Descriptors { descriptors, .. } = request.subject else { return Ok(()) };
+    match descriptors.iter().position(|descriptor| descriptor.cost.is_some() || descriptor.refund) {
+        Some(index) => Err(RequestError::EstimateOfItsOwn { index }),
+        None => Ok(()),
+    }
+}

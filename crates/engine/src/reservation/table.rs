@@ -1,0 +1,396 @@
+//! The open reservations of one process: bounded in number and in bytes, and forgotten when their time is over.
+
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeSet, HashMap};
+use std::mem;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tollgate_core::{Span, Time};
+use tollgate_store::authority::SharedKey;
+
+use super::{
+    Charged, Reservation, Reserved, SettleError, Settlement, TakenThere, put_number, take_chunk, take_number,
+};
+use crate::request::RequestError;
+
+/// The most reservations whose end is noticed at once: others wait for the lock meanwhile. The rest is noticed at the next look.
+const EXPIRED_AT_ONCE_MAX: usize = 1_024;
+/// What a reservation takes in the table besides what it says of itself: its places in the map and in the order of ends.
+const PLACES_BYTES: usize = 128;
+/// How long the part of a name is that all have.
+const HEAD_BYTES: usize = 32;
+/// The longest name that says what was charged. Who has a longer one settles it where it was made.
+const SEALED_BYTES_MAX: usize = 2_048;
+/// How much of a hash a seal is: too much to guess.
+const SEAL_BYTES: usize = 16;
+/// What the secret of a fleet is used for here. What is made for one purpose tells nothing about another.
+pub(super) const SEALING: &str = "tollgate: seals of reservations, layout 1";
+/// Numbers under which units come back are below 2 to the power of this, so that every authority can tell them apart.
+const NUMBER_BITS: u32 = 53;
+
+/// How many reservations may be open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReservationSettings {
+    /// The most that are open at a time.
+    pub open_max: usize,
+    /// The most memory that they take together, but for what those add which are being decided at that moment.
+    pub bytes_max: usize,
+}
+
+impl Default for ReservationSettings {
+    /// Half a million, in a quarter of a gibibyte: 800 a second that are open for ten minutes each.
+    fn default() -> ReservationSettings {
+        ReservationSettings { open_max: 1 << 19, bytes_max: 256 << 20 }
+    }
+}
+
+/// Numbers about reservations, for metrics.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReservationStats {
+    /// Those that are open.
+    pub open: usize,
+    /// The memory that they take.
+    pub bytes: usize,
+    /// Those that were made, ever.
+    pub made: u64,
+    /// Those that were made and settled here, ever.
+    pub settled: u64,
+    /// Those that another process has made and that were settled here, ever. There they will seem to expire.
+    pub settled_elsewhere: u64,
+    /// Those that nobody has settled in time, ever.
+    pub expired: u64,
+    /// Those that were refused because too many were open, ever.
+    pub refused: u64,
+    /// Units that came back, ever.
+    pub returned_units: u64,
+    /// Units that were booked beyond estimates, ever.
+    pub booked_units: u64,
+}
+
+/// The reservations of one process.
+#[derive(Debug)]
+pub(crate) struct Reservations {
+    settings: ReservationSettings,
+    /// The name of the process.
+    process: [u8; 8],
+    /// Makes names of reservations out of their numbers, which nobody else can.
+    naming_key: [u8; 32],
+    /// Seals what other processes may settle, where any may.
+    sealing_key: Option<[u8; 32]>,
+    table: Mutex<Table>,
+    /// What is open or about to be.
+    room: Arc<Room>,
+    made: AtomicU64,
+    settled: AtomicU64,
+    settled_elsewhere: AtomicU64,
+    expired: AtomicU64,
+    refused: AtomicU64,
+    returned_units: AtomicU64,
+    booked_units: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    open: HashMap<u128, Open>,
+    /// Those whose end comes first, first.
+    ends: BTreeSet<(Time, u128)>,
+}
+
+/// An open reservation.
+#[derive(Debug)]
+pub(crate) struct Open {
+    /// What it is about: see [`super::with_request`].
+    pub(crate) subject: Box<[u8]>,
+    /// The estimate.
+    pub(crate) cost: u64,
+    pub(crate) charged: Box<[Charged]>,
+    pub(crate) life: Span,
+    expires_at: Time,
+    _claim: Claim,
+}
+
+/// A reservation that is about to be settled.
+#[derive(Debug)]
+pub(crate) struct Closed {
+    /// What it is about: see [`super::with_request`].
+    pub(crate) subject: Box<[u8]>,
+    /// The estimate.
+    pub(crate) cost: u64,
+    pub(crate) charged: Box<[Charged]>,
+    pub(crate) life: Span,
+    /// Whether another process has made it.
+    pub(crate) is_foreign: bool,
+}
+
+/// What every name of a reservation begins with.
+struct Head {
+    process: [u8; 8],
+    name: u128,
+    expires_at: Time,
+}
+
+impl Head {
+    fn bytes(&self) -> [u8; HEAD_BYTES] {
+        let mut bytes = [0; HEAD_BYTES];
+        bytes[..8].copy_from_slice(&self.process);
+        bytes[8..24].copy_from_slice(&self.name.to_le_bytes());
+        bytes[24..].copy_from_slice(&self.expires_at.ticks().to_le_bytes());
+        bytes
+    }
+
+    fn read(bytes: [u8; HEAD_BYTES]) -> Head {
+        let number = |at: usize| {
+            let mut number = [0; 8];
+            number.copy_from_slice(&bytes[at..at + 8]);
+            u64::from_le_bytes(number)
+        };
+        Head {
+            process: number(0).to_le_bytes(),
+            name: u128::from(number(16)) << 64 | u128::from(number(8)),
+            expires_at: Time::from_ticks(number(24)),
+        }
+    }
+}
+
+/// The first bytes of a hash, with zeros behind them.
+fn seal(key: &[u8; 32], bytes: &[u8]) -> blake3::Hash {
+    let mut seal = *blake3::keyed_hash(key, bytes).as_bytes();
+    seal[SEAL_BYTES..].fill(0);
+    seal.into()
+}
+
+/// How much is open or about to be.
+#[derive(Debug, Default)]
+struct Room {
+    open: AtomicUsize,
+    bytes: AtomicUsize,
+}
+
+/// Room for one reservation, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Claim {
+    room: Arc<Room>,
+    bytes: usize,
+    subject: Box<[u8]>,
+    cost: u64,
+    life: Span,
+    expires_at: Time,
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        self.room.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.room.open.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// What somebody wants to reserve.
+#[derive(Debug)]
+pub(crate) struct Estimate {
+    pub(crate) subject: Box<[u8]>,
+    pub(crate) cost: u64,
+    pub(crate) life: Span,
+}
+
+impl Reservations {
+    pub(crate) fn new(settings: ReservationSettings, process: u64) -> Result<Reservations, getrandom::Error> {
+        let mut naming_key = [0; 32];
+        getrandom::fill(&mut naming_key)?;
+        Ok(Reservations {
+            settings,
+            process: process.to_le_bytes(),
+            naming_key,
+            sealing_key: None,
+            table: Mutex::default(),
+            room: Arc::default(),
+            made: AtomicU64::new(0),
+            settled: AtomicU64::new(0),
+            settled_elsewhere: AtomicU64::new(0),
+            expired: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+            returned_units: AtomicU64::new(0),
+            booked_units: AtomicU64::new(0),
+        })
+    }
+
+    /// Room for a reservation. It has to be there before anything is taken.
+    pub(crate) fn claim(&self, estimate: Estimate, now: Time) -> Result<Claim, RequestError> {
+        let Estimate { subject, cost, life } = estimate;
+        let bytes = mem::size_of::<Open>() + PLACES_BYTES + subject.len();
+        let open = self.room.open.fetch_add(1, Ordering::Relaxed);
+        let taken = self.room.bytes.fetch_add(bytes, Ordering::Relaxed);
+        let expires_at = now.plus(life);
+        // Whatever happens, it gives back what it has counted.
+        let claim = Claim { room: Arc::clone(&self.room), bytes, subject, cost, life, expires_at };
+        let has_room = open < self.settings.open_max && taken + bytes <= self.settings.bytes_max;
+        if has_room {
+            return Ok(claim);
+        }
+        self.refused.fetch_add(1, Ordering::Relaxed);
+        Err(RequestError::TooManyReservations)
+    }
+
+    /// Opens a reservation on what was charged for it.
+    pub(crate) fn open(&self, mut claim: Claim, mut charged: Vec<Charged>) -> Reserved {
+        let made = self.made.fetch_add(1, Ordering::Relaxed);
+        let name = u128::from_le_bytes(self.hash(made, u64::MAX));
+        for (number, charged) in (0..).zip(&mut charged) {
+            if let Charged::There(there) = charged {
+                let [low, ..] = *self.hash(made, number).as_chunks::<8>().0 else { continue };
+                there.number = u64::from_le_bytes(low) >> (u64::BITS - NUMBER_BITS);
+            }
+        }
+        let more = charged.len() * mem::size_of::<Charged>();
+        self.room.bytes.fetch_add(more, Ordering::Relaxed);
+        claim.bytes += more;
+        let subject = mem::take(&mut claim.subject);
+        let Claim { cost, life, expires_at, .. } = claim;
+        let open = Open { subject, cost, charged: charged.into(), life, expires_at, _claim: claim };
+        let reservation = self.name(name, &open);
+        let mut table = self.table();
+        table.ends.insert((expires_at, name));
+        table.open.insert(name, open);
+        Reserved { reservation, expires_at }
+    }
+
+    /// Whatever is made from now on can be settled by all who know the secret, as far as they share what it has charged.
+    pub(crate) fn share(&mut self, secret: &[u8]) {
+        self.sealing_key = Some(blake3::derive_key(SEALING, secret));
+    }
+
+    /// Takes a reservation out of the table to settle it: nobody else finds it there again. What another process has made says itself what it has charged.
+    pub(crate) fn close(&self, reservation: &Reservation, now: Time) -> Result<Closed, SettleError> {
+        let (head, rest) = reservation.0.split_first_chunk().ok_or(SettleError::Unknown)?;
+        let Head { process, name, expires_at } = Head::read(*head);
+        if process != self.process {
+            let closed = self.read_foreign(&reservation.0).ok_or(SettleError::Unknown)?;
+            return if now < expires_at { Ok(closed) } else { Err(SettleError::Expired) };
+        }
+        if self.sealing_key.is_none() && !rest.is_empty() {
+            return Err(SettleError::Unknown);
+        }
+        let mut table = self.table();
+        match table.open.entry(name) {
+            // Its end is what the table says, whether or not it was noticed.
+            Entry::Occupied(open) if now < open.get().expires_at => {
+                let Open { subject, cost, charged, life, expires_at, .. } = open.remove();
+                table.ends.remove(&(expires_at, name));
+                Ok(Closed { subject, cost, charged, life, is_foreign: false })
+            }
+            Entry::Vacant(_) if now < expires_at => Err(SettleError::Settled),
+            Entry::Occupied(_) | Entry::Vacant(_) => Err(SettleError::Expired),
+        }
+    }
+
+    /// Counts a reservation that was settled.
+    pub(crate) fn count(&self, settlement: &Settlement) {
+        self.settled.fetch_add(1, Ordering::Relaxed);
+        self.returned_units.fetch_add(settlement.returned, Ordering::Relaxed);
+        self.booked_units.fetch_add(settlement.booked, Ordering::Relaxed);
+    }
+
+    /// Counts a reservation of another process that was settled here.
+    pub(crate) fn count_foreign(&self, settlement: &Settlement) {
+        self.settled_elsewhere.fetch_add(1, Ordering::Relaxed);
+        self.returned_units.fetch_add(settlement.returned, Ordering::Relaxed);
+        self.booked_units.fetch_add(settlement.booked, Ordering::Relaxed);
+    }
+
+    /// Forgets those that nobody has settled in time.
+    pub(crate) fn tend(&self, now: Time) {
+        let mut table = self.table();
+        let mut over = Vec::new();
+        while over.len() < EXPIRED_AT_ONCE_MAX
+            && let Some(&(end, name)) = table.ends.first()
+            && end <= now
+        {
+            table.ends.pop_first();
+            over.extend(table.open.remove(&name));
+        }
+        self.expired.fetch_add(over.len() as u64, Ordering::Relaxed);
+    }
+
+    pub(crate) fn stats(&self) -> ReservationStats {
+        let load = |number: &AtomicU64| number.load(Ordering::Relaxed);
+        ReservationStats {
+            open: self.table().open.len(),
+            bytes: self.room.bytes.load(Ordering::Relaxed),
+            made: load(&self.made),
+            settled: load(&self.settled),
+            settled_elsewhere: load(&self.settled_elsewhere),
+            expired: load(&self.expired),
+            refused: load(&self.refused),
+            returned_units: load(&self.returned_units),
+            booked_units: load(&self.booked_units),
+        }
+    }
+
+    /// What a caller carries away: which process, which reservation, and its end, so that it can be told apart whether it was settled or has expired. Where
+    /// counters are shared, also what was charged of them, if that is not too long, and a seal.
+    fn name(&self, name: u128, open: &Open) -> Reservation {
+        let head = Head { process: self.process, name, expires_at: open.expires_at };
+        let mut bytes = head.bytes().to_vec();
+        let there = open.charged.iter().filter_map(|charged| match charged {
+            Charged::There(there) => Some(*there),
+            Charged::Here { .. } | Charged::Share { .. } => None,
+        });
+        let there: Vec<TakenThere> = there.collect();
+        if let Some(key) = self.sealing_key.filter(|_| !there.is_empty()) {
+            put_number(&mut bytes, open.cost);
+            put_number(&mut bytes, open.life.ticks());
+            put_number(&mut bytes, there.len() as u64);
+            for TakenThere { name, counted_at, number, .. } in there {
+                bytes.extend_from_slice(&name.0.to_le_bytes());
+                put_number(&mut bytes, counted_at.ticks());
+                put_number(&mut bytes, number);
+            }
+            bytes.extend_from_slice(&open.subject);
+            if bytes.len() > SEALED_BYTES_MAX {
+                bytes.truncate(HEAD_BYTES);
+            } else {
+                let seal = seal(&key, &bytes);
+                bytes.extend_from_slice(&seal.as_bytes()[..SEAL_BYTES]);
+            }
+        }
+        Reservation(bytes)
+    }
+
+    /// What another process of the fleet has charged, if it says so and has sealed it.
+    fn read_foreign(&self, bytes: &[u8]) -> Option<Closed> {
+        let key = self.sealing_key?;
+        let (sealed, shown) = bytes.split_last_chunk::<SEAL_BYTES>()?;
+        let mut padded = [0; blake3::OUT_LEN];
+        padded[..SEAL_BYTES].copy_from_slice(shown);
+        // Hashes are compared in a time that tells nothing.
+        if seal(&key, sealed) != padded {
+            return None;
+        }
+        let mut rest = sealed.get(HEAD_BYTES..)?;
+        let rest = &mut rest;
+        let (cost, life) = (take_number(rest)?, Span::from_ticks(take_number(rest)?));
+        let mut charged = Vec::new();
+        for _ in 0..take_number(rest)? {
+            let name = SharedKey(u128::from_le_bytes(take_chunk(rest)?));
+            let (counted_at, number) = (Time::from_ticks(take_number(rest)?), take_number(rest)?);
+            charged.push(Charged::There(TakenThere { name, counted_at, number, is_leased: false }));
+        }
+        let subject = Box::from(*rest);
+        Some(Closed { subject, cost, charged: charged.into(), life, is_foreign: true })
+    }
+
+    /// What nobody can guess who knows the numbers.
+    fn hash(&self, made: u64, number: u64) -> [u8; 16] {
+        let mut hasher = blake3::Hasher::new_keyed(&self.naming_key);
+        hasher.update(&made.to_le_bytes());
+        hasher.update(&number.to_le_bytes());
+        let mut hash = [0; 16];
+        hasher.finalize_xof().fill(&mut hash);
+        hash
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        // A panic of another thread is not a reason to stop deciding.
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
