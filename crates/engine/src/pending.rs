@@ -205,8 +205,8 @@ impl Pending {
                 Charged::Here { key: *key, at: *at }
             });
         }
-        for SpentHere { name, spent, .. } in kept_here {
-            self.answer.charged.push(Charged::leased(*name, spent.counted_at));
+        for SpentHere { name, keeper, spent, .. } in kept_here {
+            self.answer.charged.push(Charged::leased(*name, *keeper, spent.counted_at));
         }
     }
 
@@ -233,7 +233,7 @@ impl Pending {
         }
         let is_booked = matches!(question.act, Act::Book(cost) if cost != Cost::ZERO);
         if self.is_reserving && (is_booked || is_taken && is_kept) {
-            self.answer.charged.push(Charged::granted(question.key, grant.at));
+            self.answer.charged.push(Charged::granted(question.key, Keeper::at(*pin), grant.at));
         }
         if asked.settles {
             self.settle_there(asked, at, grant, settled);

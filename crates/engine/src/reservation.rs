@@ -20,6 +20,8 @@ use tollgate_core::{Limit, Span, Time};
 use tollgate_store::Key;
 use tollgate_store::authority::SharedKey;
 
+use crate::fleet::Keeper;
+
 pub(crate) use self::subject::{put_number, put_subject, take_chunk, take_number, with_request};
 pub(crate) use self::table::{Claim, Closed, Estimate, Reservations};
 pub use self::table::{ReservationSettings, ReservationStats};
@@ -107,9 +109,11 @@ pub(crate) enum Charged {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TakenThere {
     pub(crate) name: SharedKey,
+    /// Who counts them.
+    pub(crate) keeper: Keeper,
     /// When the authority counted them, in its ticks.
     pub(crate) counted_at: Time,
-    /// Under which number they come back, once.
+    /// Under which number they come back to a store, once. A database knows the numbers of its own leases only.
     pub(crate) number: u64,
     /// Whether this process had them in hand already.
     pub(crate) is_leased: bool,

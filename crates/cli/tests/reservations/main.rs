@@ -84,6 +84,13 @@ fn what_is_charged_of_leases_is_what_was_used() {
 }
 
 #[test]
+fn what_is_charged_of_durable_counts_is_what_was_used() {
+    // Nothing is in hand, or half a minute would pass until all of it has come back.
+    let terms = "calendar: month, durable: true, local_fraction: 0";
+    check_trace(&[launch(&token_rules(100_000, terms)).flag("database-deadline", "10s").start()]);
+}
+
+#[test]
 fn what_was_reserved_in_redis_is_settled_there_once() {
     let redis = RedisServer::start();
     let [one, other] = [(); 2].map(|()| sharing(RULES, &redis));

@@ -11,7 +11,7 @@ use tollgate_store::{Charge, Key};
 
 use super::{Meeting, Shared};
 use crate::account::AccountOf;
-use crate::fleet::SharedCounter;
+use crate::fleet::{Keeper, SharedCounter};
 use crate::leasing::{LeasedCharge, SpentLeased};
 use crate::reservation::{Change, Charged, Dues, TakenThere};
 use crate::verdict::{Force, Usual};
@@ -124,9 +124,9 @@ impl<'a> Meeting<'a> {
     }
 
     /// Notes what was spent of a lease for good.
-    pub(super) fn note_spent(&mut self, name: SharedKey, counted_at: Time) {
+    pub(super) fn note_spent(&mut self, name: SharedKey, keeper: Keeper, counted_at: Time) {
         if self.is_reserving {
-            self.answer.charged.push(Charged::leased(name, counted_at));
+            self.answer.charged.push(Charged::leased(name, keeper, counted_at));
         }
     }
 
@@ -149,14 +149,18 @@ impl<'a> Meeting<'a> {
             && charge.intent != Intent::Peek
             && !matches!(charge.limit, Limit::Concurrency(_));
         let units = if is_refund { charge.cost.units() } else { 0 };
-        if let Some((there, dues)) = self.reserved_there(shared.index) {
+        let reserved = self.reserved_there(shared.index);
+        if let Some((there, dues)) = reserved
+            && there.keeper == Keeper::Store
+        {
             let TakenThere { counted_at, number, .. } = there;
             let open_for = dues.life.ticks().saturating_add(GRACE.ticks());
             let tick = shared.counter.limit.tick();
             let deadline = counted_at.plus(Span::from_ticks(open_for / tick.length_ns()));
             return Some(Act::Return(LeaseRest { units, counted_at, deadline, number }));
         }
-        let counted_at = shared.counter.limit.moment(self.now);
+        let now = || shared.counter.limit.moment(self.now);
+        let counted_at = reserved.map_or_else(now, |(there, _)| there.counted_at);
         is_refund.then_some(Act::GiveBack { units, counted_at, undoes: false })
     }
 
@@ -187,12 +191,12 @@ impl<'a> Meeting<'a> {
 
 impl Charged {
     /// Units that this process had in hand. Their number is given when the reservation is.
-    pub(crate) fn leased(name: SharedKey, counted_at: Time) -> Charged {
-        Charged::There(TakenThere { name, counted_at, number: 0, is_leased: true })
+    pub(crate) fn leased(name: SharedKey, keeper: Keeper, counted_at: Time) -> Charged {
+        Charged::There(TakenThere { name, keeper, counted_at, number: 0, is_leased: true })
     }
 
     /// Units that the authority has given for this.
-    pub(crate) fn granted(name: SharedKey, counted_at: Time) -> Charged {
-        Charged::There(TakenThere { name, counted_at, number: 0, is_leased: false })
+    pub(crate) fn granted(name: SharedKey, keeper: Keeper, counted_at: Time) -> Charged {
+        Charged::There(TakenThere { name, keeper, counted_at, number: 0, is_leased: false })
     }
 }

@@ -10,7 +10,7 @@ use tollgate_store::authority::{Act, Question};
 use super::{Meeting, Shared};
 use crate::account::AccountOf;
 use crate::engine::Scratch;
-use crate::fleet::SharedCounter;
+use crate::fleet::{Keeper, SharedCounter};
 use crate::leasing::{LeasedCharge, SpentHere, SpentLeased};
 use crate::pending::{Asked, Pending, Taken, act, unasked};
 use crate::verdict::{DecidedBy, Force, Usual};
@@ -49,8 +49,8 @@ impl Meeting<'_> {
         shared.is_tried = true;
         let Some(SpentLeased { decision, counted_at, .. }) = spent else { return false };
         (ruling.decision, ruling.decided_by) = (decision, DecidedBy::Lease);
-        let name = shared.counter.name;
-        self.note_spent(name, counted_at);
+        let (name, keeper) = (shared.counter.name, Keeper::at(pin));
+        self.note_spent(name, keeper, counted_at);
         true
     }
 
@@ -146,7 +146,7 @@ impl Meeting<'_> {
             Some(act) => self.settle_leased(leased, act),
             None if may_spend => self.engine.spend_leased(leased, self.now).map(|spent| {
                 if spent.here.is_none() && leased.intent == Intent::Book {
-                    self.note_spent(leased.counter.name, spent.counted_at);
+                    self.note_spent(leased.counter.name, Keeper::at(leased.pin), spent.counted_at);
                 }
                 lent.extend(spent.here);
                 spent.decision

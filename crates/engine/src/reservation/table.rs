@@ -12,6 +12,7 @@ use tollgate_store::authority::SharedKey;
 use super::{
     Charged, Reservation, Reserved, SettleError, Settlement, TakenThere, put_number, take_chunk, take_number,
 };
+use crate::fleet::Keeper;
 use crate::request::RequestError;
 
 /// The most reservations whose end is noticed at once: others wait for the lock meanwhile. The rest is noticed at the next look.
@@ -332,7 +333,7 @@ impl Reservations {
         let head = Head { process: self.process, name, expires_at: open.expires_at };
         let mut bytes = head.bytes().to_vec();
         let there = open.charged.iter().filter_map(|charged| match charged {
-            Charged::There(there) => Some(*there),
+            Charged::There(there) => Some(*there).filter(|there| there.keeper == Keeper::Store),
             Charged::Here { .. } | Charged::Share { .. } => None,
         });
         let there: Vec<TakenThere> = there.collect();
@@ -373,7 +374,8 @@ impl Reservations {
         for _ in 0..take_number(rest)? {
             let name = SharedKey(u128::from_le_bytes(take_chunk(rest)?));
             let (counted_at, number) = (Time::from_ticks(take_number(rest)?), take_number(rest)?);
-            charged.push(Charged::There(TakenThere { name, counted_at, number, is_leased: false }));
+            let (keeper, is_leased) = (Keeper::Store, false);
+            charged.push(Charged::There(TakenThere { name, keeper, counted_at, number, is_leased }));
         }
         let subject = Box::from(*rest);
         Some(Closed { subject, cost, charged: charged.into(), life, is_foreign: true })

@@ -151,7 +151,8 @@ proptest! {
 }
 
 fn charged_there(number: u128) -> Charged {
-    Charged::There(TakenThere { name: SharedKey(number), counted_at: NOW, number: 0, is_leased: true })
+    let (name, keeper) = (SharedKey(number), Keeper::Store);
+    Charged::There(TakenThere { name, keeper, counted_at: NOW, number: 0, is_leased: true })
 }
 
 fn fleet(process: u64, secret: &[u8]) -> Reservations {

@@ -20,7 +20,7 @@ const DOMAIN: &str = "llm";
 /// More than any trace has, and little enough that Redis counts it exactly.
 const METER_UNITS: u64 = 1 << 40;
 /// How long it may take until units that a server had in hand have come back to the count.
-const RETURN_TIME: Duration = Duration::from_secs(30);
+const RETURN_TIME: Duration = Duration::from_secs(90);
 
 /// What one request took.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
