@@ -108,6 +108,16 @@ async fn leases_come_back_once_and_in_time(stand: &Stand) {
     assert_eq!((late.decision.outcome, used(stand, 1)), (Outcome::Busy, 30));
     assert_eq!((count(stand, "leases"), history(&database, "acme").await), (0, 30));
 
+    // What was leased before a reset does not come back after it.
+    authority.make_up_time(Some(NOON_US));
+    let forgiven = lease(2, &limit, 40, 1_010);
+    let grant = granted(&authority, forgiven.clone()).await;
+    granted(&authority, question(2, &limit, Act::Reset)).await;
+    granted(&authority, take(2, &limit, 50)).await;
+    let back = granted(&authority, give_back_lease(&forgiven, &grant, 40)).await;
+    assert_eq!((back.decision.outcome, used(stand, 2)), (Outcome::Busy, 50));
+    assert_eq!(count(stand, "leases"), 0);
+
     // No lease lives longer than its window; more comes back of none than was granted.
     authority.make_up_time(Some(NOON_US + HOUR_US - 10));
     let short = lease(1, &limit, 5, 1_003);
@@ -350,6 +360,11 @@ async fn what_is_over_is_thrown_away(stand: &Stand) {
         settle(&authority).await;
     }
     assert_eq!((count(stand, "leases"), count(stand, "counters")), (0, 601));
+    assert_eq!(
+        stand.sql("SELECT number FROM commits WHERE writer = 'sweep'"),
+        "0",
+        "nothing is left to sweep"
+    );
     assert_eq!(count(stand, "usage_days"), 1);
     for _ in 0..3 {
         step(NOON_US + 9 * DAY_US).await;

@@ -243,8 +243,11 @@ async fn while_it_is_away_nobody_waits_for_it_and_it_is_found_again() {
         sleep(Duration::from_millis(5)).await;
     }
     assert!(not_asked > 25, "{not_asked}");
-    // What is told meanwhile is kept.
+    // What is told meanwhile is kept, and so is what has happened whatever is answered.
     authority.tell(vec![give_back(&take(1, &limit, 10), &first, 4)]);
+    let facts =
+        vec![question(1, &limit, Act::Book(Cost::new(30))), give_back(&take(1, &limit, 10), &first, 1)];
+    assert!(authority.ask_all(facts, PATIENCE).await.iter().all(Result::is_err));
     tokio::task::block_in_place(|| server.restart());
     timeout(PATIENCE, async {
         while authority.stats().breaker != State::Closed {
@@ -257,7 +260,7 @@ async fn while_it_is_away_nobody_waits_for_it_and_it_is_found_again() {
     settle(&authority).await;
     let stats = authority.stats();
     assert!(stats.openings > 0 && stats.transactions_failed > 0, "{stats:?}");
-    assert_eq!(used(&Stand::Postgres(Box::new(server)), 1), 6);
+    assert_eq!(used(&Stand::Postgres(Box::new(server)), 1), 10 - 4 + 30 - 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

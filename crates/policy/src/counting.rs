@@ -219,6 +219,10 @@ impl RuleLimit {
         }
         let mut quota = Quota::new(limit, amount.units, amount.period);
         if is_durable {
+            if quota.shared.is_none() && quota.units > 0 {
+                // Counted in memory, it would be forgotten.
+                return Err(LimitError::NotShared);
+            }
             quota.lease_durably(self.local_percent);
             return Ok(quota);
         }

@@ -311,4 +311,10 @@ fn durable() {
         assert!(quota.shared.is_some());
     }
     assert_eq!(limit("requests: 9; period: 1d; durable: false").consistency, None);
+    for counts_nothing in ["requests: 0; unit: day", "unlimited: true"] {
+        let lines =
+            format!("{counts_nothing}; durable: true; tiers: {{pro: {{requests: 1000, period: 1d}}}}");
+        let Allowance::Quota(quota) = &limit(&lines).tiers[0].1 else { panic!("no quota") };
+        assert!(matches!(quota.limit, Limit::FixedWindow(_)), "{lines}: a tier counts by windows too");
+    }
 }

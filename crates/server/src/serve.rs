@@ -145,6 +145,11 @@ pub async fn serve(settings: Settings) -> Result<Running, ServeError> {
     });
     let rules = Rules::load(settings.rules.clone(), &gate).map_err(ServeError::Rules)?;
     let control = find_control(&settings, &gate).await?;
+    if control.is_none() && gate.durable().is_some() && gate.engine().has_durable_limits() {
+        tracing::error!(
+            "there is no database, so limits that are `durable` answer by their `fail_mode`: nothing passes, unless they say otherwise"
+        );
+    }
     let (workers, _threads) = Workers::start(settings.workers).map_err(ServeError::Threads)?;
     if gate.store().is_some() {
         reach_store(&gate, &workers).await;

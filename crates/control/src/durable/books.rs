@@ -173,6 +173,8 @@ impl Books {
             Act::Return(rest) => self.take_back(asked, state, rest),
             Act::Reset => {
                 *state = limit.fresh();
+                // What is out was counted before: it does not come back to a count that has forgotten it.
+                self.leases.retain(|(key, _), _| *key != asked.question.key);
                 asked.standing(state, Outcome::ALLOWED)
             }
             Act::Release(_) => return Err(Failure::Refused),

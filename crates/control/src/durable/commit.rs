@@ -73,6 +73,7 @@ impl Work for Commit {
         for row in self.returned(session).await? {
             put_lease(&mut books, row)?;
         }
+        self.forget_leases(session).await?;
         let answers = self.questions.iter().map(|question| books.answer(question)).collect::<Vec<_>>();
         self.write_counters(session, &books).await?;
         self.write_leases(session, &books).await?;
@@ -102,6 +103,19 @@ impl Commit {
             ") RETURNING key, number, units, counted_at, deadline",
         ];
         by_rows_like(session, words, &places).await
+    }
+
+    /// Of counters that begin anew, nothing is out any more.
+    async fn forget_leases(&self, session: &mut Session<'_>) -> Result<(), DatabaseError> {
+        let is_reset = |question: &&Question| matches!(question.act, Act::Reset);
+        let keys: BTreeMap<SharedKey, String> = self
+            .questions
+            .iter()
+            .filter(is_reset)
+            .map(|question| (question.key, hex(question.key)))
+            .collect();
+        let keys: Vec<_> = keys.values().map(|key| [Value::Text(key)]).collect();
+        by_rows(session, "DELETE FROM leases WHERE key IN (VALUES ", &keys, ")").await.map(drop)
     }
 
     async fn write_counters(&self, session: &mut Session<'_>, books: &Books) -> Result<(), DatabaseError> {

@@ -46,10 +46,20 @@ impl Item {
         !matches!(self.question.act, Act::Peek(_) | Act::Take(_) | Act::Lease { .. })
     }
 
+    /// Whether it has happened already, whatever was answered: it is written down sooner or later.
+    pub(super) fn is_fact(&self) -> bool {
+        is_fact(&self.question)
+    }
+
     /// Hands the answer over, and tells whether anybody has got it.
     pub(super) fn tell(&mut self, told: Told) -> bool {
         self.reply.take().is_some_and(|reply| reply.send(told).is_ok())
     }
+}
+
+/// Costs that were spent, and units that nobody used, are so whoever waits for an answer and whatever it is.
+pub(super) fn is_fact(question: &Question) -> bool {
+    matches!(question.act, Act::Book(_) | Act::GiveBack { .. })
 }
 
 /// What has to be done so that a grant has taken nothing. A lease comes back by its number, as long as there is a row of it: so this can be

@@ -16,7 +16,7 @@ use tracing::warn;
 
 use super::books::is_kept;
 use super::denials::Denials;
-use super::item::{Item, Told};
+use super::item::{Item, Told, is_fact};
 use super::stats::{DurableStats, Tally};
 
 /// So many questions go into one transaction,
@@ -114,12 +114,16 @@ impl Line {
         let not_asked = Told { answer: Err(Failure::NotAsked), is_sick: false };
         let enter = |(question, known): (&Question, Option<Told>)| match (known, pass) {
             (Some(told), _) => Entry::Told(told),
-            (None, None) => Entry::Told(not_asked),
+            (None, None) => {
+                state.owe_fact(question);
+                Entry::Told(not_asked)
+            }
             (None, Some(_)) => state.push(question.clone(), self.waiting_max),
         };
         let entries = questions.iter().zip(known).map(enter).collect();
+        let is_owing = state.has_owed();
         drop(state);
-        if pass.is_some() {
+        if pass.is_some() || is_owing {
             self.work.notify_one();
         }
         (entries, pass)
@@ -176,6 +180,7 @@ impl Line {
 impl State {
     fn push(&mut self, question: Question, waiting_max: usize) -> Entry {
         if self.waiting.len() >= waiting_max {
+            self.owe_fact(&question);
             return Entry::Told(Told { answer: Err(Failure::Crowded), is_sick: true });
         }
         let (item, told) = Item::awaited(question);
@@ -190,6 +195,13 @@ impl State {
             self.tally.forgotten += 1;
         } else {
             self.owed.push_back(item);
+        }
+    }
+
+    /// Keeps what has happened already, though nobody is asked now.
+    fn owe_fact(&mut self, question: &Question) {
+        if is_fact(question) {
+            self.owe(Item::owed(question.clone()));
         }
     }
 

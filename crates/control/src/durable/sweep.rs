@@ -50,11 +50,13 @@ impl Work for Sweep {
         if !is_unfinished && now_us.abs_diff(swept_at_us) < SWEEP_INTERVAL_US {
             return Ok(false);
         }
+        let set = "UPDATE commits SET number = ?, at = ? WHERE writer = ?";
+        // First, or its own row would be among those that are too old.
+        session.execute(set, &[Value::Integer(1), integer(now_us), Value::Text(BROOM)]).await?;
         let mut has_more = false;
         for over in over(now_us) {
             has_more |= over.sweep(session).await?;
         }
-        let set = "UPDATE commits SET number = ?, at = ? WHERE writer = ?";
         let values = [Value::Integer(has_more.into()), integer(now_us), Value::Text(BROOM)];
         session.execute(set, &values).await?;
         Ok(has_more)

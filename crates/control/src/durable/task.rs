@@ -1,6 +1,6 @@
 //! The one task of a process that counts: whatever waits at the same time goes into one transaction.
 //!
-//! A transaction that failed has done nothing: who waits is told, and what nobody waits for is kept. One that was lost in the moment in which it committed
+//! A transaction that failed has done nothing: who waits is told, and what nobody waits for is kept, and so is what has happened whatever is answered: costs and what was not used. One that was lost in the moment in which it committed
 //! may have been done. Then nothing else is, until it is known: its number is looked for in the row that it wrote, under the lock that
 //! it held. Who was told that it failed gets nothing of it after all: what was granted is undone if it was committed; and what was to be
 //! told is told again if it was not.
@@ -146,7 +146,8 @@ impl Task {
         let told = Told { answer: Err(failure_of(error)), is_sick: true };
         let mut again = Vec::new();
         for mut item in group {
-            if !item.tell(told) && item.is_owed() {
+            let is_told = item.tell(told);
+            if item.is_fact() || !is_told && item.is_owed() {
                 item.tries += u8::from(is_against_it(error));
                 again.push(item);
             }
@@ -167,7 +168,7 @@ impl Task {
                 // Leases come back once, and only if there are any: that can be asked for in any case.
                 Some(undo) if matches!(undo.act, Act::Return(_)) => returns.push(undo),
                 Some(undo) => doubt.if_committed.push(undo),
-                None if is_told || !item.is_owed() => {}
+                None if !item.is_fact() && (is_told || !item.is_owed()) => {}
                 None if matches!(item.question.act, Act::Return(_)) => again.push(item),
                 None => doubt.if_not.push(item),
             }

@@ -342,7 +342,7 @@ impl Reader<'_, '_> {
         }
         let numbers = numbers.within(&draft.numbers);
         // A limit that counts nothing by itself implies no algorithm; the tier does.
-        let algorithm = if draft.numbers.counts_nothing() {
+        let algorithm = if draft.numbers.counts_nothing() && !draft.is_durable() {
             self.algorithm(&draft.named, &numbers, &draft.shape)
         } else {
             draft.shape.algorithm

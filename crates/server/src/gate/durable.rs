@@ -32,10 +32,16 @@ impl Durable {
         self.authority.store(Some(Arc::new(authority)));
     }
 
-    /// Asks for what no request waits for.
+    /// Asks for what no request waits for. What is given back without a number is kept until it is done, and must not be told again by anybody else.
     pub(super) async fn run_errands(&self, questions: Vec<Directed>) -> Vec<Granted> {
         let questions = questions.into_iter().map(|(question, _)| question).collect();
-        self.ask(questions, ERRANDS_PATIENCE.max(self.deadline)).await
+        let granted = self.ask(questions, ERRANDS_PATIENCE.max(self.deadline)).await;
+        let is_kept = self.authority.load().is_some();
+        let unless_kept = |answer: Granted| match answer {
+            Err(Failure::NotAsked | Failure::Crowded) if is_kept => Err(Failure::Unreachable),
+            answer => answer,
+        };
+        granted.into_iter().map(unless_kept).collect()
     }
 
     pub(super) fn forget_denials(&self) {

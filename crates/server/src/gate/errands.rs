@@ -13,10 +13,14 @@ use tollgate::{Errand, Keeper};
 
 use super::{Gate, Granted};
 
-/// The most errands that are carried together: requests that ask wait behind them.
+/// The most errands that are carried together to the store: requests that ask wait behind them.
 const TOGETHER_MAX: usize = 128;
-/// How long a server that ends waits until all that it had leased has come back.
+/// And to the database: each journey costs a commit.
+const TOGETHER_DATABASE_MAX: usize = 1_024;
+/// How long a server that ends waits until all that it had leased of the store has come back: what does not ends by itself within seconds.
 const RETURN_PATIENCE: Duration = Duration::from_secs(1);
+/// And of the database, where it would stay used.
+const RETURN_DATABASE_PATIENCE: Duration = Duration::from_secs(10);
 /// How often it looks whether errands are still under way then.
 const RETURN_LOOKS: Duration = Duration::from_millis(2);
 
@@ -95,15 +99,29 @@ impl Gate {
                 tokio::time::sleep(RETURN_LOOKS).await;
             }
         };
-        if tokio::time::timeout(RETURN_PATIENCE, returned).await.is_err() {
-            tracing::warn!("not all leases could be given back: what is left of them ends by itself");
+        let (patience, what) = match keeper {
+            Keeper::Store => (
+                RETURN_PATIENCE,
+                "not all leases could be given back: what is left of them ends within seconds",
+            ),
+            Keeper::Database => (
+                RETURN_DATABASE_PATIENCE,
+                "not all blocks of durable limits could be given back: they stay counted until their windows end",
+            ),
+        };
+        if tokio::time::timeout(patience, returned).await.is_err() {
+            tracing::warn!("{what}");
         }
     }
 
     /// Carries the errands that wait.
     async fn carry(&self, keeper: Keeper) {
         let under_way = UnderWay::new(&self.carriers.to(keeper).under_way);
-        let errands: Vec<Errand> = self.engine.take_errands(keeper, TOGETHER_MAX);
+        let together_max = match keeper {
+            Keeper::Store => TOGETHER_MAX,
+            Keeper::Database => TOGETHER_DATABASE_MAX,
+        };
+        let errands: Vec<Errand> = self.engine.take_errands(keeper, together_max);
         let questions: Vec<Directed> = errands.iter().map(|errand| errand.question.clone()).collect();
         let granted = self.run(keeper, questions).await;
         let now = self.now();
