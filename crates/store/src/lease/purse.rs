@@ -56,6 +56,14 @@ struct Block {
     returnable_until: Time,
 }
 
+/// What is left of a block, on its way back, and until when it may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Returning {
+    number: u64,
+    units: u64,
+    until: Time,
+}
+
 /// What was asked for and is not answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Asked {
@@ -121,9 +129,8 @@ pub struct Purse {
     blocks: Vec<Block>,
     /// Units that requests have spent which may yet put them back: until then they count as if they were here.
     lent: u64,
-    /// Units that are on their way back, and until when they may be. Until the authority has them, nobody else does.
-    returning: u64,
-    returning_until: Time,
+    /// What is on its way back. Until the authority has it, nobody else does.
+    returning: Vec<Returning>,
     asked: Option<Asked>,
     known: Known,
     /// How many units the last block was asked for.
@@ -141,8 +148,7 @@ impl Purse {
         Purse {
             blocks: Vec::new(),
             lent: 0,
-            returning: 0,
-            returning_until: now,
+            returning: Vec::new(),
             asked: None,
             known: Known::default(),
             size: 1,
@@ -167,7 +173,8 @@ impl Purse {
 
     /// What requests may put back, and what is on its way to the authority.
     fn units_elsewhere(&self, now: Time) -> u64 {
-        self.lent + if now < self.returning_until { self.returning } else { 0 }
+        let is_on_way = |returning: &&Returning| now < returning.until;
+        self.lent + self.returning.iter().filter(is_on_way).map(|returning| returning.units).sum::<u64>()
     }
 
     /// Whether nothing is lost by forgetting it: nothing is in it or on the way, and nobody wants so much that anything would be.
@@ -369,8 +376,8 @@ impl Purse {
     }
 
     /// The authority has taken back what was given up, or has refused it.
-    pub fn returned(&mut self, units: u64) {
-        self.returning = self.returning.saturating_sub(units);
+    pub fn returned(&mut self, number: u64) {
+        self.returning.retain(|returning| returning.number != number);
     }
 
     /// Gives up everything. What is on the way is not ours when it comes.
@@ -382,12 +389,10 @@ impl Purse {
     }
 
     fn give_up(&mut self, blocks: Vec<Block>, now: Time, give_up: &mut impl FnMut(LeaseRest)) {
-        if now >= self.returning_until {
-            self.returning = 0; // Whatever has not arrived by now never will.
-        }
+        self.returning.retain(|returning| now < returning.until); // Whatever has not arrived by now never will.
         for block in blocks {
-            self.returning += block.units;
-            self.returning_until = self.returning_until.max(block.returnable_until);
+            let Block { number, units, returnable_until: until, .. } = block;
+            self.returning.push(Returning { number, units, until });
             give_up(block.rest());
         }
     }

@@ -276,7 +276,7 @@ impl Purses {
             (Act::Lease { number, .. }, _) => number,
             (Act::Return(rest), Ok(_)) => {
                 if let Some(kept) = stripe.get_mut(&key).filter(|_| !was_spent) {
-                    kept.purse.returned(rest.units);
+                    kept.purse.returned(rest.number);
                 }
                 return;
             }

@@ -4,6 +4,7 @@ use std::fs;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use tempfile::TempDir;
 
@@ -24,13 +25,27 @@ pub struct Proxy {
     address: SocketAddr,
 }
 
+/// Below those that Linux gives to whoever asks for any.
+const PORTS: std::ops::Range<u16> = 12_000..32_000;
+/// How many addresses this process has looked at.
+static TURN: AtomicU64 = AtomicU64::new(0);
+
 /// A file of its configuration: the name, and the text.
 type File<'a> = (&'a str, String);
 
 impl Proxy {
-    /// An address at which nobody listens: a configuration has to name it before the proxy takes it.
+    /// An address at which nobody listens: a configuration has to name it before the proxy takes it. It is none of those that the system hands out by itself, or
+    /// somebody else may be given it meanwhile.
     pub fn free_address() -> SocketAddr {
-        TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port")
+        let turns = u64::from(PORTS.end - PORTS.start);
+        let is_free = |address: &SocketAddr| TcpListener::bind(address).is_ok();
+        let next = || {
+            // Relaxed: any number that nobody has had will do.
+            let turn = u64::from(std::process::id()) * 7_919 + TURN.fetch_add(1, Ordering::Relaxed);
+            let port = u64::from(PORTS.start) + turn.wrapping_mul(0x9e37_79b9_7f4a_7c15) % turns;
+            SocketAddr::from(([127, 0, 0, 1], u16::try_from(port).expect("a port")))
+        };
+        (0..turns).map(|_| next()).find(is_free).expect("a free port")
     }
 
     /// nginx with this configuration, which listens at this address.
