@@ -42,9 +42,7 @@ fn schedules_keep_the_bounds_4() {
 /// Found by runs of ten million: the answer about one return was taken for that about another.
 #[test]
 fn what_was_found_once_is_not_found_again() {
-    for seed in [5_754_614] {
-        run(&Schedule::draw(seed)).unwrap_or_else(|violation| panic!("{violation}"));
-    }
+    run(&Schedule::draw(5_754_614)).unwrap_or_else(|violation| panic!("{violation}"));
 }
 
 #[test]
