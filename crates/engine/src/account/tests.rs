@@ -1,3 +1,5 @@
+//! Names of accounts: whole where they are short, and never the same where they differ.
+
 use super::{NAME_BYTES_MAX, cut};
 
 #[test]
