@@ -345,7 +345,10 @@ impl Purse {
 
     /// The authority was asked for units that were not here. What it said before what is known already, and is only heard now, is no news.
     pub fn know(&mut self, grant: &Grant, now: Time) {
-        let is_older = grant.at < self.known.said_at;
+        // Of what was said at the same moment, in one transaction say, that which leaves less was said later, or does not promise too much.
+        let is_same = grant.at == self.known.said_at;
+        let is_older =
+            grant.at < self.known.said_at || is_same && grant.decision.remaining > self.known.remaining;
         // After a while it is believed all the same: somebody may have set its clock back.
         if is_older && now.since(self.known.heard_at) < STALE_MAX {
             return;

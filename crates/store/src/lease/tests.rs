@@ -445,6 +445,8 @@ fn an_answer_that_comes_late_is_no_news() {
     node.purses.know(KEY, &said(10, later), at(SECOND));
     node.purses.know(KEY, &said(90, earlier), at(SECOND + 1));
     assert_eq!(told(at(SECOND + 1)), 10 + 4);
+    node.purses.know(KEY, &said(14, later), at(SECOND + 2));
+    assert_eq!(told(at(SECOND + 2)), 10 + 4, "said in the same transaction, before the block was counted");
     node.purses.know(KEY, &said(90, earlier), at(3 * SECOND));
     assert_eq!(told(at(3 * SECOND)), 90 + 4, "its clock was set back");
 }
