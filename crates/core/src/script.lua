@@ -38,6 +38,19 @@ local function is_returned(key, deadline_us, lease)
   return now_us <= deadline_us and call('SET', key .. ':' .. lease, '', 'NX', 'PX', left_ms)
 end
 
+-- When a key was reset is remembered for as long as anything may come back that was counted before: a reservation lives for a day.
+local RESET_REMEMBERED_MS = '90000000'
+
+local function remember_reset(key)
+  call('SET', key .. ':reset', format('%d', now_us), 'PX', RESET_REMEMBERED_MS)
+end
+
+-- Whether what was counted at a moment has been forgotten since: then it does not come back to a count of others.
+local function is_forgotten(key, counted_us)
+  local reset_us = call('GET', key .. ':reset')
+  return reset_us and counted_us <= reset_us + 0
+end
+
 -- The verb, the units, and a third value. A take is written as its units alone, and that is its verb. Without a key, nothing comes back.
 local function next_ask(key)
   local verb = ARGV[place] + 0
@@ -48,9 +61,10 @@ local function next_ask(key)
   local units, third = ARGV[place + 1] + 0, ARGV[place + 2] + 0
   place = place + 3
   if verb == RETURN then
-    place = place + 2
+    place = place + 3
     -- Refused, it is answered like a hold that nobody has.
     verb = key and is_returned(key, ARGV[place - 2] + 0, ARGV[place - 1]) and GIVE_BACK or RELEASE
+    if verb == GIVE_BACK and is_forgotten(key, ARGV[place - 3] + 0) then units = 0 end
   end
   return verb, units, third
 end

@@ -55,8 +55,8 @@ pub enum Verb {
     Reset = -5,
     /// Takes as many of the units as there are for one of so many nodes, which is the third value.
     Lease = -6,
-    /// Gives back what is left of a lease. The third value is the moment at which the units were counted, in ticks; a deadline in microseconds and the
-    /// number of the lease follow: nothing is given back after the deadline, nor a second time.
+    /// Gives back what is left of a lease. The third value is the moment at which the units were counted, in ticks; the same moment and a deadline in
+    /// microseconds and the number of the lease follow: nothing is given back after the deadline, nor a second time, nor to a count that was reset since.
     Return = -7,
 }
 
@@ -103,6 +103,7 @@ impl CallWriter {
     pub fn give_back_lease(limit: &SharedLimit, rest: LeaseRest, mut put: impl FnMut(i64)) {
         let LeaseRest { units, counted_at, deadline, number } = rest;
         Self::ask(limit, (Verb::Return, units, limit.refund_moment(counted_at, false)), &mut put);
+        put(exact(counted_at.0.saturating_mul(limit.tick().length_us())));
         put(exact(deadline.0.saturating_mul(limit.tick().length_us())));
         put(exact(number));
     }

@@ -3,8 +3,8 @@
 
 use proptest::prelude::*;
 use tollgate_core::{
-    Algorithm, Ask, Calendar, CalendarUnit, Cost, FixedWindow, Limit, OldestCounts, Refund, SlidingWindow,
-    Span, SubWindows, Tick, Time, TokenBucket, Windows,
+    Algorithm, Ask, Calendar, CalendarUnit, Cost, FixedWindow, Limit, OldestCounts, Refund, SlidingLog,
+    SlidingWindow, Span, SubWindows, Tick, Time, TokenBucket, Windows,
 };
 use tollgate_testkit::{Spec, Trace};
 
@@ -196,7 +196,33 @@ fn a_window_with_other_units_goes_on() {
     assert!(take(&large, &mut state, 100, 7));
     let mut state = small.adapt(&large, &state, at(8));
     assert_eq!(small.used(&state, at(8)), 20, "trimmed to the limit and as much debt");
-    small.give_back(&mut state, Refund { counted_at: at(7), ..Refund::at_once(11, at(9)) });
+    small.give_back(&mut state, Refund { counted_at: at(7), ..Refund::at_once(91, at(9)) });
+    assert_eq!(small.used(&state, at(9)), 9, "it comes off all that was counted");
     assert!(take(&small, &mut state, 1, 9));
     assert_eq!(promise(&small, &mut state, 1, 9), Some(41));
+}
+
+/// Who gives back may still know an older, smaller limit, such as a node with what is left of a lease: nothing that was counted under the new one is lost.
+#[test]
+fn giving_back_under_an_older_limit_forgets_nothing() {
+    let pairs: [fn(u64) -> Limit; 5] = [
+        |units| TokenBucket::new(rate(1, 1_000), units).unwrap().into(),
+        |units| FixedWindow::new(rate(units, 60_000)).into(),
+        |units| SlidingWindow::new(rate(units, 60_000)).into(),
+        |units| SubWindows::new(rate(units, 60_000), 6, OldestCounts::ByOverlap).unwrap().into(),
+        |units| SlidingLog::new(rate(units, 60_000)).unwrap().into(),
+    ];
+    for make in pairs {
+        let (old, new) = (make(5), make(100));
+        let (mut state, now) = (old.fresh(), 60_000);
+        assert!(take(&old, &mut state, 4, now));
+        let mut state = new.adapt(&old, &state, at(now));
+        assert!(take(&new, &mut state, 90, now));
+        let refund = Refund::at_once(3, at(now));
+        if let Some(word) = old.pack(&state) {
+            assert_eq!(new.used(&old.unpack(word), at(now)), 94, "{new:?} in a word of the old one");
+        }
+        old.give_back(&mut state, refund);
+        assert_eq!(new.used(&state, at(now)), 91, "{new:?}");
+    }
 }

@@ -6,8 +6,9 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use tollgate_core::{
-    Ask, Calendar, CalendarUnit, Concurrency, Cost, FixedWindow, Intent, LeaseRest, Limit, OldestCounts,
-    Refund, SharedLimit, SlidingLog, SlidingWindow, Span, SubWindows, Tick, Time, TokenBucket, Verb, Windows,
+    Ask, Calendar, CalendarUnit, Concurrency, Cost, FixedWindow, Intent, LeakyBucket, LeaseRest, Limit,
+    OldestCounts, Refund, SharedLimit, SlidingLog, SlidingWindow, Span, SubWindows, Tick, Time, TokenBucket,
+    Verb, Windows,
 };
 use tollgate_testkit::real::redis::{Counter, RedisServer, ScriptCaller, Scripts};
 use tollgate_testkit::{Act, Gap, Spec, Step, Subject, Timeline, Trace, Units};
@@ -336,4 +337,79 @@ fn a_log_undoes_its_newest_entry_alone() {
     };
     check(false, 10);
     check(true, 3);
+}
+
+/// Who gives back may still know an older limit: smaller, or one that looks less far back. Nothing that was counted under the new one is lost, as in `core`.
+#[test]
+fn giving_back_under_an_older_limit_forgets_nothing() {
+    let server = RedisServer::start();
+    let mut caller = ScriptCaller::new(server.client());
+    let sub_windows = |units, count: u64| -> Limit {
+        SubWindows::new(rate(units, 10_000 * count), u32::try_from(count).unwrap(), OldestCounts::Whole)
+            .unwrap()
+            .into()
+    };
+    let bucket = |burst| -> Limit { TokenBucket::new(rate(1, 1_000_000), burst).unwrap().into() };
+    let leaky = |size| -> Limit { LeakyBucket::new(rate(1, 1_000_000), size).unwrap().into() };
+    let log = |units, period| -> Limit { SlidingLog::new(rate(units, period)).unwrap().into() };
+    let pairs: [(Limit, Limit); 8] = [
+        (bucket(5), bucket(100)),
+        (leaky(5), leaky(100)),
+        (FixedWindow::new(rate(5, 60_000)).into(), FixedWindow::new(rate(100, 60_000)).into()),
+        (SlidingWindow::new(rate(5, 60_000)).into(), SlidingWindow::new(rate(100, 60_000)).into()),
+        (sub_windows(5, 6), sub_windows(100, 6)),
+        (sub_windows(5, 2), sub_windows(100, 6)),
+        (log(5, 60_000), log(100, 60_000)),
+        (log(5, 20_000), log(100, 60_000)),
+    ];
+    for (number, (old, new)) in pairs.into_iter().enumerate() {
+        let [old, new] = [old, new].map(|limit| SharedLimit::in_ticks(limit, TICK).unwrap());
+        let (key, noon) = (format!("{number}"), NOON - NOON % 60_000);
+        let mut call = |limit: &SharedLimit, now: u64, ask: (Verb, u64, u64)| {
+            let asks = [ask];
+            let counter = Counter { key: key.as_bytes(), limit, key_hash: 0, around: at(now), asks: &asks };
+            caller.call(Some(now), &[counter])[0]
+        };
+        assert_eq!(call(&new, noon, (Verb::Take, 50, 0))[0], 0);
+        let later = noon + 31_000; // So old that who looks less far back does not count it.
+        let before = call(&new, later, (Verb::Peek, 0, 0))[2];
+        assert_eq!(call(&new, later, (Verb::Take, 40, 0))[0], 0);
+        let counted_at = old.refund_moment(at(later), false);
+        assert_eq!(call(&old, later, (Verb::GiveBack, 3, counted_at))[0], 0);
+        let after = call(&new, later, (Verb::Peek, 0, 0))[2];
+        assert_eq!(after, before - 37, "{:?}: of {before}, 40 were taken and 3 given back", new.limit());
+    }
+}
+
+/// What was counted before a key was reset does not come back to what others have counted since; and it is known all the same that it came.
+#[test]
+fn nothing_comes_back_to_a_count_that_has_forgotten_it() {
+    let server = RedisServer::start();
+    let mut caller = ScriptCaller::new(server.client());
+    let limits: [Limit; 5] = [
+        TokenBucket::new(rate(1, 1_000_000), 10).unwrap().into(),
+        FixedWindow::new(rate(10, 60_000_000)).into(),
+        SlidingWindow::new(rate(10, 60_000_000)).into(),
+        SubWindows::new(rate(10, 60_000_000), 6, OldestCounts::Whole).unwrap().into(),
+        SlidingLog::new(rate(10, 60_000_000)).unwrap().into(),
+    ];
+    for limit in limits {
+        let shared = SharedLimit::in_ticks(limit, TICK).unwrap();
+        let name = shared.limit().algorithm();
+        let mut ask = |now: u64, ask: Result<(Verb, u64, u64), LeaseRest>| {
+            caller.call_mixed((now, now), name.as_bytes(), &shared, ask)
+        };
+        assert_eq!(ask(NOON, Ok((Verb::Lease, 4, 1)))[1], 4, "{name}");
+        assert_eq!(ask(NOON + 10, Ok((Verb::Reset, 0, 0)))[2], 10, "{name}");
+        assert_eq!(ask(NOON + 20, Ok((Verb::Lease, 8, 1)))[1], 8, "{name}");
+        let rest = |number, counted_at| LeaseRest {
+            units: 3,
+            counted_at: at(counted_at),
+            deadline: at(NOON + 5_000),
+            number,
+        };
+        assert_eq!(ask(NOON + 30, Err(rest(7, NOON)))[..3], [0, 0, 2], "{name}: from before");
+        assert_eq!(ask(NOON + 30, Err(rest(7, NOON)))[..3], [2, 0, 2], "{name}: a second time");
+        assert_eq!(ask(NOON + 30, Err(rest(8, NOON + 20)))[..3], [0, 0, 5], "{name}: from after");
+    }
 }

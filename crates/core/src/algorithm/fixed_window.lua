@@ -27,15 +27,16 @@ for i = 1, #KEYS do
   end
 
   local stored, is_ahead, changed = false, false, false
-  -- Where the count is stored, and where it counts.
-  local stored_start, count_start, count_finish, count = start, start, finish, 0
+  -- Where the count is stored, and where it counts. All that is stored, and what counts of it: another limit may have left more behind than
+  -- this one remembers.
+  local stored_start, count_start, count_finish, whole, count = start, start, finish, 0, 0
   if start then
     stored = all_stored[i]
     if stored then
       local s, c = string.match(stored, '^(%d+) (%d+)$')
       s, c = s + 0, c + 0
       if s >= start then
-        stored_start, count = s, c < count_max and c or count_max
+        stored_start, whole, count = s, c, c < count_max and c or count_max
         if s > start then is_ahead, count_start, count_finish = true, finish, finish_of_next end
       end
     end
@@ -54,23 +55,28 @@ for i = 1, #KEYS do
       outcome = 4
     elseif verb == GIVE_BACK then
       local counted_at = third + offset
-      if count > 0 and (is_ahead or (counted_at >= start and counted_at < finish)) then
-        count, changed = count - units, true
-        if count < 0 then count = 0 end
+      -- Who gives back may know an older limit: nothing is trimmed to that.
+      if whole > 0 and (is_ahead or (counted_at >= start and counted_at < finish)) then
+        whole, changed = whole - units, true
+        if whole < 0 then whole = 0 end
+        count = whole < count_max and whole or count_max
       end
     elseif verb == RELEASE then
       outcome = 2
     elseif verb == RESET then
-      count, changed = 0, true
+      count, whole, changed = 0, 0, true
+      remember_reset(key)
     else
       local allowed = count + units <= units_max
       if allowed and units > 0 and verb ~= PEEK then
         stored_start, count, changed = count_start, count + units, true
+        whole = count
       elseif not allowed and units > 0 and verb == BOOK then
         stored_start, count, changed = count_start, count + units, true
         if count > count_max then count = count_max end
+        whole = count
       elseif verb >= 0 and stored_start > count_start then
-        stored_start, changed = count_start, true -- It was trimmed.
+        stored_start, whole, changed = count_start, count, true -- It is trimmed.
       end
       if units > units_max then
         outcome = 3
@@ -89,9 +95,9 @@ for i = 1, #KEYS do
   end
 
   if changed then
-    if count > 0 then
+    if whole > 0 then
       local ttl = stored_start - count_start + count_finish - now
-      local state = format('%d %d', stored_start, count)
+      local state = format('%d %d', stored_start, whole)
       call('SET', key, state, 'PX', format('%d', ceil(ttl * tick / 1000) + slack_ms))
     elseif stored then
       call('DEL', key)

@@ -129,7 +129,7 @@ impl Algorithm for FixedWindow {
         // A state from ahead: the caller's clock lags, and what it took was counted there.
         let lags = state.start > self.windows.at(refund.now).start;
         if lags || state.start == self.windows.at(refund.counted_at).start {
-            state.count = state.count.min(self.count_max()).saturating_sub(refund.units);
+            state.count = state.count.saturating_sub(refund.units);
         }
     }
 
@@ -167,7 +167,7 @@ impl Packed for FixedWindow {
 
     #[inline]
     fn pack(&self, state: &Count) -> u64 {
-        self.layout.join(self.windows.end_of(state.start), state.count.min(self.count_max()))
+        self.layout.join(self.windows.end_of(state.start), state.count.min(self.layout.payload_max()))
     }
 
     /// Only two windows matter: the one of `now`, and one that a faster clock has opened already.

@@ -13,9 +13,10 @@ for i = 1, #KEYS do
     asks = -asks
   end
 
-  local wait_stored = next and next - now or 0
-  local wait = wait_stored
-  if wait < 0 then wait = 0 elseif wait > debt_max then wait = debt_max end
+  -- What is stored, and what counts of it: another limit may have left more behind than this one remembers.
+  local whole = next and next - now or 0
+  if whole < 0 then whole = 0 end
+  local wait = whole < debt_max and whole or debt_max
   local changed = false
 
   for _ = 1, asks do
@@ -23,23 +24,29 @@ for i = 1, #KEYS do
     local cost = units * interval
     local outcome, span = 0, 0
     if verb == GIVE_BACK then
-      if wait > 0 then
-        wait, changed = wait - undone(cost, counted_at, now), true
-        if wait < 0 then wait = 0 end
+      -- Who gives back may know an older limit: nothing is trimmed to that.
+      if whole > 0 then
+        whole, changed = whole - undone(cost, counted_at, now), true
+        if whole < 0 then whole = 0 end
+        wait = whole < debt_max and whole or debt_max
       end
     elseif verb == RELEASE then
       outcome = 2
     elseif verb == RESET then
-      wait, changed = 0, true
+      wait, whole, changed = 0, 0, true
     else
-      if verb >= 0 and wait_stored > debt_max then changed = true end -- It was trimmed.
+      if verb >= 0 and whole > wait then whole, changed = wait, true end -- It is trimmed.
       if units <= units_max and wait <= wait_max then
         span = wait
-        if units > 0 and verb ~= PEEK then wait, changed = wait + cost, true end
+        if units > 0 and verb ~= PEEK then
+          wait, changed = wait + cost, true
+          whole = wait
+        end
       else
         if verb == BOOK and units > 0 then
           wait, changed = wait + cost, true
           if wait > debt_max then wait = debt_max end
+          whole = wait
         end
         if units > units_max then outcome = 3 else outcome, span = 1, wait - wait_max end
       end
@@ -51,8 +58,8 @@ for i = 1, #KEYS do
   end
 
   if changed then
-    if wait > 0 then
-      call('SET', key, format('%d', now + wait), 'PX', format('%d', ceil(wait * tick / 1000) + slack_ms))
+    if whole > 0 then
+      call('SET', key, format('%d', now + whole), 'PX', format('%d', ceil(whole * tick / 1000) + slack_ms))
     elseif next then
       call('DEL', key)
     end

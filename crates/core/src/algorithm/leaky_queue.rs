@@ -97,7 +97,7 @@ impl Algorithm for LeakyQueue {
     }
 
     fn give_back(&self, next: &mut Time, refund: Refund) {
-        let wait_ticks = self.wait_ticks(*next, refund.now);
+        let wait_ticks = next.since(refund.now).0;
         if wait_ticks > 0 {
             let refund_ticks = refund.backlog_ticks(self.interval.number());
             *next = refund.now.plus(Span(wait_ticks.saturating_sub(refund_ticks)));

@@ -53,16 +53,19 @@ local function write(log, now, tick)
   call('PEXPIRE', key, format('%d', ceil((log.newest_at + log.period - now) * tick / 1000) + slack_ms))
 end
 
--- Drops the newest units. The key may live a little longer than what is left in it.
+-- Drops the newest units. The key may live a little longer than what is left in it. What has left the period of this limit may still count
+-- under one with a longer period, and stays.
 local function give_back(log, units)
+  if log.after == log.before then return end
   local key, kept = log.key, log.after - units
-  if kept <= log.before then
-    if log.is_stored then call('DEL', key) end
+  local _, stored_before = entry_at(key, '0')
+  if kept <= stored_before then
+    call('DEL', key)
     return
   end
-  local index = first_above(key, log.expired, call('LLEN', key) - 1, -1, kept - 1)
+  local index = first_above(key, 0, call('LLEN', key) - 1, -1, kept - 1)
   local taken_at, before, after = entry_at(key, index)
-  call('LTRIM', key, log.expired, index)
+  call('LTRIM', key, '0', index)
   if after > kept then call('LSET', key, '-1', format('%d %d %d', taken_at, before, kept)) end
 end
 
@@ -117,6 +120,7 @@ for i = 1, #KEYS do
       outcome = 2
     elseif verb == RESET then
       call('DEL', log.key)
+      remember_reset(log.key)
       read(log, now)
     else
       local used = log.after + log.added - log.before

@@ -14,21 +14,22 @@ for i = 1, #KEYS do
     asks = -asks
   end
 
-  -- Where the counts are stored, and where they count.
-  local stored_start, count_start, current, previous = start, start, 0, 0
+  -- Where the counts are stored, and where they count. All that is stored, and what counts of it: another limit may have left more behind
+  -- than this one remembers.
+  local stored_start, count_start, whole_current, whole_previous = start, start, 0, 0
   local stored, is_ahead, changed = all_stored[i], false, false
   if stored then
     local s, c, p = string.match(stored, '^(%d+) (%d+) (%d+)$')
     s, c, p = s + 0, c + 0, p + 0
     if s >= start then
-      stored_start, current, previous = s, c, p
+      stored_start, whole_current, whole_previous = s, c, p
       if s > start then is_ahead, count_start = true, start + period end
     elseif s + period == start then
-      previous = c
+      whole_previous = c
     end
-    if current > count_max then current = count_max end
-    if previous > count_max then previous = count_max end
   end
+  local current = whole_current < count_max and whole_current or count_max
+  local previous = whole_previous < count_max and whole_previous or count_max
   -- What the sliding window still overlaps of the previous one.
   local left = count_start + period - (is_ahead and count_start or now)
   local faded = ceil(previous * left / period)
@@ -44,17 +45,22 @@ for i = 1, #KEYS do
     if verb == GIVE_BACK then
       local counted_at = third + offset
       if is_ahead or (counted_at >= start and counted_at < start + period) then
-        if current > 0 then current, changed = current - units, true end
-        if current < 0 then current = 0 end
+        -- Who gives back may know an older limit: nothing is trimmed to that.
+        if whole_current > 0 then whole_current, changed = whole_current - units, true end
+        if whole_current < 0 then whole_current = 0 end
+        current = whole_current < count_max and whole_current or count_max
       elseif counted_at >= start - period and counted_at < start then
-        if previous > 0 then previous, changed = previous - units, true end
-        if previous < 0 then previous = 0 end
+        if whole_previous > 0 then whole_previous, changed = whole_previous - units, true end
+        if whole_previous < 0 then whole_previous = 0 end
+        previous = whole_previous < count_max and whole_previous or count_max
         faded = ceil(previous * left / period)
       end
     elseif verb == RELEASE then
       outcome = 2
     elseif verb == RESET then
       current, previous, faded, changed = 0, 0, 0, true
+      whole_current, whole_previous = 0, 0
+      remember_reset(key)
     else
       local room = units_max - current - units
       local allowed = room >= 0 and previous * left <= room * period
@@ -69,6 +75,7 @@ for i = 1, #KEYS do
       end
       if counted > 0 or (verb >= 0 and stored_start > count_start) then
         stored_start, current, changed = count_start, current + counted, true
+        whole_current, whole_previous = current, previous
       end
       if units > units_max then
         outcome = 3
@@ -97,9 +104,9 @@ for i = 1, #KEYS do
   end
 
   if changed then
-    if current > 0 or previous > 0 then
-      local ttl = stored_start + (current > 0 and 2 or 1) * period - now
-      local state = format('%d %d %d', stored_start, current, previous)
+    if whole_current > 0 or whole_previous > 0 then
+      local ttl = stored_start + (whole_current > 0 and 2 or 1) * period - now
+      local state = format('%d %d %d', stored_start, whole_current, whole_previous)
       call('SET', key, state, 'PX', format('%d', ceil(ttl * tick / 1000) + slack_ms))
     elseif stored then
       call('DEL', key)

@@ -192,9 +192,9 @@ impl Algorithm for SlidingWindow {
         // A state from ahead: the caller's clock lags, and what it took was counted there.
         let lags = state.start > self.period.at(refund.now).start;
         if lags || counted_in.start == state.start {
-            state.current = state.current.min(self.count_max()).saturating_sub(refund.units);
+            state.current = state.current.saturating_sub(refund.units);
         } else if counted_in.end == state.start {
-            state.previous = state.previous.min(self.count_max()).saturating_sub(refund.units);
+            state.previous = state.previous.saturating_sub(refund.units);
         }
     }
 
@@ -249,8 +249,8 @@ impl Packed for SlidingWindow {
     fn pack(&self, state: &Counts) -> u64 {
         let count_bits = self.layout.payload_bits() / 2;
         let relevant_until = state.start.plus(self.period.span()).plus(self.period.span());
-        let previous = state.previous.min(self.count_max());
-        let current = state.current.min(self.count_max());
+        let count_max = (1 << count_bits) - 1;
+        let (previous, current) = (state.previous.min(count_max), state.current.min(count_max));
         self.layout.join(relevant_until, current << count_bits | previous)
     }
 

@@ -18,6 +18,8 @@ for i = 1, #KEYS do
   -- Where the counts are stored, and where they count. counts[1] is the newest; counts[oldest_age + 1] the oldest that matters.
   local stored_start, count_start, counts, younger = start, start, {}, 0
   local stored, is_ahead, changed = all_stored[i], false, false
+  -- A limit that looks further back may have stored more: that stays as long as nothing is taken under this one.
+  local stored_age, is_taken = oldest_age, false
   for age = 0, oldest_age do counts[age + 1] = 0 end
   if stored then
     local age
@@ -30,11 +32,12 @@ for i = 1, #KEYS do
           count_start = s - start <= oldest_age * period and s or start + period
         else
           age = (start - s) / period
+          if age > oldest_age then break end
         end
       else
-        if age > oldest_age then break end
         counts[age + 1] = number + 0
         if age < oldest_age then younger = younger + number end
+        if age > stored_age then stored_age = age end
         age = age + 1
       end
     end
@@ -63,15 +66,16 @@ for i = 1, #KEYS do
         counts[age + 1], changed = count - units, true
         if age < oldest_age then
           younger = younger - units
-        else
+        elseif age == oldest_age then
           oldest = is_whole and count - units or ceil((count - units) * left / period)
         end
       end
     elseif verb == RELEASE then
       outcome = 2
     elseif verb == RESET then
-      for age = 0, oldest_age do counts[age + 1] = 0 end
+      for age = 0, stored_age do counts[age + 1] = 0 end
       younger, oldest, changed = 0, 0, true
+      remember_reset(key)
     else
       local used = younger + oldest
       local allowed = used + units <= units_max
@@ -86,6 +90,7 @@ for i = 1, #KEYS do
       end
       if counted > 0 or (verb >= 0 and stored_start > count_start) then
         stored_start, counts[1], younger, changed = count_start, counts[1] + counted, younger + counted, true
+        is_taken = is_taken or counted > 0
       end
       if units > units_max then
         outcome = 3
@@ -110,7 +115,7 @@ for i = 1, #KEYS do
         if is_ahead then span = span + count_start - now end
       end
     end
-    if is_ahead and changed and younger == 0 and counts[oldest_age + 1] == 0 then
+    if is_ahead and changed and younger == 0 and counts[oldest_age + 1] == 0 and stored_age == oldest_age then
       is_ahead, stored_start, count_start, left = false, start, start, start + period - now
     end
     local used = younger + oldest
@@ -123,15 +128,19 @@ for i = 1, #KEYS do
 
   if changed then
     local first, last
-    for age = 0, oldest_age do
+    for age = 0, is_taken and oldest_age or stored_age do
       if counts[age + 1] > 0 then
         first, last = first or age, age
       end
     end
     if first then
-      local ttl = stored_start + (oldest_age + 1 - first) * period - now
       local state = format('%d ', stored_start) .. table.concat(counts, ' ', 1, last + 1)
-      call('SET', key, state, 'PX', format('%d', ceil(ttl * tick / 1000) + slack_ms))
+      local left_ms = ceil((stored_start + (oldest_age + 1 - first) * period - now) * tick / 1000) + slack_ms
+      if not is_taken then
+        local kept_ms = call('PTTL', key)
+        if kept_ms > left_ms then left_ms = kept_ms end
+      end
+      call('SET', key, state, 'PX', format('%d', left_ms))
     elseif stored then
       call('DEL', key)
     end

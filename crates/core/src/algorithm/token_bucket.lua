@@ -12,9 +12,10 @@ for i = 1, #KEYS do
     asks = -asks
   end
 
-  local backlog_stored = tat and tat - now or 0
-  local backlog = backlog_stored
-  if backlog < 0 then backlog = 0 elseif backlog > backlog_max then backlog = backlog_max end
+  -- What is stored, and what counts of it: another limit may have left more behind than this one remembers.
+  local whole = tat and tat - now or 0
+  if whole < 0 then whole = 0 end
+  local backlog = whole < backlog_max and whole or backlog_max
   local changed = false
 
   for _ = 1, asks do
@@ -27,24 +28,31 @@ for i = 1, #KEYS do
     local cost = units * interval
     local outcome, span = 0, 0
     if verb == GIVE_BACK then
-      if backlog > 0 then
-        backlog, changed = backlog - undone(cost, third, now), true
-        if backlog < 0 then backlog = 0 end
+      -- Who gives back may know an older limit: nothing is trimmed to that.
+      if whole > 0 then
+        whole, changed = whole - undone(cost, third, now), true
+        if whole < 0 then whole = 0 end
+        backlog = whole < backlog_max and whole or backlog_max
       end
     elseif verb == RELEASE then
       outcome = 2
     elseif verb == RESET then
-      backlog, changed = 0, true
+      backlog, whole, changed = 0, 0, true
+      remember_reset(key)
     elseif units <= burst and backlog + cost <= capacity then
-      if units > 0 and verb ~= PEEK then backlog, changed = backlog + cost, true end
+      if units > 0 and verb ~= PEEK then
+        backlog, changed = backlog + cost, true
+        whole = backlog
+      end
     else
       if verb == BOOK and units > 0 then
         local debt_end = 2 * capacity
         if debt_end < backlog then debt_end = backlog end
         backlog, changed = backlog + cost, true
         if backlog > debt_end then backlog = debt_end end
-      elseif verb >= 0 and backlog_stored > backlog then
-        changed = true -- It was trimmed.
+        whole = backlog
+      elseif verb >= 0 and whole > backlog then
+        whole, changed = backlog, true -- It is trimmed.
       end
       if units > burst then outcome = 3 else outcome, span = 1, backlog + cost - capacity end
     end
@@ -56,8 +64,8 @@ for i = 1, #KEYS do
   end
 
   if changed then
-    if backlog > 0 then
-      call('SET', key, format('%d', now + backlog), 'PX', format('%d', ceil(backlog * tick / 1000) + slack_ms))
+    if whole > 0 then
+      call('SET', key, format('%d', now + whole), 'PX', format('%d', ceil(whole * tick / 1000) + slack_ms))
     elseif tat then
       call('DEL', key)
     end

@@ -138,7 +138,7 @@ impl Algorithm for TokenBucket {
     }
 
     fn give_back(&self, tat: &mut Time, refund: Refund) {
-        let backlog_ticks = self.backlog_ticks(*tat, refund.now);
+        let backlog_ticks = tat.since(refund.now).0;
         if backlog_ticks > 0 {
             let refund_ticks = refund.backlog_ticks(self.interval.number());
             *tat = refund.now.plus(Span(backlog_ticks.saturating_sub(refund_ticks)));
