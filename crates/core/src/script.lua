@@ -47,7 +47,7 @@ end
 
 -- Whether what was counted at a moment has been forgotten since: then it does not come back to a count of others.
 local function is_forgotten(key, counted_us)
-  local reset_us = call('GET', key .. ':reset')
+  local reset_us = call('MGET', key .. ':reset')[1]
   return reset_us and counted_us <= reset_us + 0
 end
 

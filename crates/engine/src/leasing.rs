@@ -36,6 +36,13 @@ pub(crate) struct SpentLeased {
     pub(crate) here: Option<SpentHere>,
 }
 
+/// What this process has of the units that a charge is about, where that is not all.
+pub(crate) struct Part {
+    pub(crate) units: u64,
+    /// What may be put back.
+    pub(crate) here: Option<SpentHere>,
+}
+
 /// A charge on a limit that is leased.
 pub(crate) struct LeasedCharge<'a> {
     pub(crate) index: usize,
@@ -62,6 +69,15 @@ impl Engine {
         self.purses(keeper).is_some_and(Purses::has_errands)
     }
 
+    /// Whether anything is to be given back to an authority that did not arrive before. What is due of it are errands again.
+    pub fn has_retries(&self, keeper: Keeper, now: Time) -> bool {
+        self.purses(keeper).is_some_and(|purses| {
+            let has_retries = purses.has_retries();
+            purses.run_retries(now);
+            has_retries
+        })
+    }
+
     /// What is to be asked of an authority, at most so much. The answers belong to [`Engine::settle`].
     pub fn take_errands(&self, keeper: Keeper, max: usize) -> Vec<Errand> {
         self.purses(keeper).map(|purses| purses.take_errands(max)).unwrap_or_default()
@@ -74,11 +90,11 @@ impl Engine {
         }
     }
 
-    /// Whether to lease at all of what others share: not while they may not count this process among themselves, since they have its part then. What the database
+    /// Until when to lease at all of what others share: not while they may not count this process among themselves, since they have its part then. What the database
     /// counts it counts at once, whoever has it.
-    pub fn set_leasing(&self, is_leasing: bool) {
+    pub fn set_leasing_until(&self, until: Time) {
         if let Some(purses) = self.purses(Keeper::Store) {
-            purses.set_leasing(is_leasing);
+            purses.set_leasing_until(until);
         }
     }
 
@@ -132,6 +148,26 @@ impl Engine {
         let is_lent = leased.is_lent && spent.parts().next().is_some();
         let here = is_lent.then_some(SpentHere { index: leased.index, name: *name, purse, keeper, spent });
         Some(SpentLeased { decision, counted_at, here })
+    }
+
+    /// What this process has of units that are more than that, if anything: the authority is to be asked for the others alone, since it has counted
+    /// these. They are spent or lent, unless it is only looked.
+    pub(crate) fn spend_part(&self, leased: &LeasedCharge<'_>, now: Time) -> Option<Part> {
+        let keeper = Keeper::at(leased.pin);
+        let (purses, purse, units) = (self.purses(keeper)?, leased.purse(), leased.charge.cost.units());
+        let SharedCounter { name, limit } = leased.counter;
+        // What can never fit is for the authority to say.
+        if units > limit.units() {
+            return None;
+        }
+        if leased.intent == Intent::Peek {
+            let units = purses.units(purse, now).0.min(units.saturating_sub(1));
+            return (units > 0).then_some(Part { units, here: None });
+        }
+        let wanted = Wanted { key: purse, units, is_lent: leased.is_lent, limit };
+        let spent = purses.spend_part(&wanted, now)?;
+        let here = SpentHere { index: leased.index, name: *name, purse, keeper, spent };
+        Some(Part { units: spent.units(), here: leased.is_lent.then_some(here) })
     }
 
     /// Has units come back that were spent of a lease, or of the authority itself. They have a number and come back once, so that it can be tried until

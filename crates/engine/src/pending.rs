@@ -72,6 +72,8 @@ pub(crate) struct Asked {
     pub(crate) key: Key,
     pub(crate) limit: Limit,
     pub(crate) cost: Cost,
+    /// How many units besides are this process's own, so that it need not ask for them.
+    pub(crate) part: u64,
     pub(crate) intent: Intent,
     /// Whether it is to be booked if it is denied and that counts, which a quota rule's denial need not.
     pub(crate) books_later: bool,
@@ -137,7 +139,7 @@ impl Pending {
         for (at, asked) in asked.iter().enumerate() {
             match grants.get(at).copied().unwrap_or(Err(Failure::NotAsked)) {
                 Ok(grant) => {
-                    self.accept(asked.index, &grant, self.questions[at].0.limit.tick());
+                    self.accept(asked, &grant, self.questions[at].0.limit.tick());
                     if let Some(purse) = asked.purse {
                         engine.know_leased((self.keeper(at), purse), asked.intent, &grant, now);
                     }
@@ -205,7 +207,16 @@ impl Pending {
                 Charged::Here { key: *key, at: *at }
             });
         }
-        for SpentHere { name, keeper, spent, .. } in kept_here {
+        // Where the authority has given some of it too, that is noted as a whole.
+        let is_noted = |here: &&SpentHere| {
+            let is_there =
+                |charged: &Charged| matches!(charged, Charged::There(there) if there.name == here.name);
+            let is_share = kept.iter().any(|taken| taken.index == here.index);
+            let is_asked = asked.iter().any(|asked| asked.index == here.index);
+            is_asked && (is_share || self.answer.charged.iter().any(is_there))
+        };
+        let unnoted: Usual<&SpentHere> = kept_here.iter().filter(|here| !is_noted(here)).collect();
+        for SpentHere { name, keeper, spent, .. } in unnoted {
             self.answer.charged.push(Charged::leased(*name, *keeper, spent.counted_at));
         }
     }
@@ -279,9 +290,16 @@ impl Pending {
         Keeper::at(self.questions[at].1)
     }
 
-    fn accept(&mut self, index: usize, grant: &Grant, tick: Tick) {
-        let ruling = &mut self.answer.rulings[index];
+    fn accept(&mut self, asked: &Asked, grant: &Grant, tick: Tick) {
+        let ruling = &mut self.answer.rulings[asked.index];
         (ruling.decision, ruling.decided_by) = (grant.decision, DecidedBy::Authority);
+        // What is here and was not spent can be had besides.
+        let is_spent =
+            asked.intent == Intent::Book || asked.intent == Intent::Take && grant.decision.is_allowed();
+        if !is_spent {
+            let decision = &mut ruling.decision;
+            decision.remaining = decision.remaining.saturating_add(asked.part).min(decision.limit);
+        }
         ruling.decided_at = Some(Time::from_ticks(grant.at.ticks().saturating_mul(tick.length_ns())));
     }
 

@@ -2,8 +2,8 @@
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)] // A test stops at the first surprise.
 
 use tollgate::authority::{Act, Failure};
-use tollgate::core::Time;
-use tollgate::{DecidedBy, Engine, EngineSettings, Keeper, Request, Source, Step};
+use tollgate::core::{Cost, Time};
+use tollgate::{DecidedBy, Engine, EngineSettings, Keeper, Request, Source, Step, Verdict};
 
 mod common;
 use common::authority::{Authority, decide};
@@ -185,4 +185,55 @@ fn what_is_idle_goes_back() {
     assert!(
         errands.iter().all(|errand| matches!(errand.question.0.act, Act::Return(rest) if rest.units > 0))
     );
+}
+
+/// An engine that has units in hand, and how many are left in all.
+fn with_a_rest() -> (Engine, Authority, Time, u64) {
+    let (engine, mut authority) = (engine(), Authority::default());
+    play(&engine, &mut authority, "search", 500, 0);
+    let now = at(SECOND / 2);
+    let verdict = ask_for(&engine, &mut authority, 1_000, now);
+    assert!(!verdict.allowed());
+    let rest = verdict.rulings()[0].decision.remaining;
+    let in_hand = engine.lease_stats(Keeper::Store, now).units;
+    assert!(in_hand > 10 && rest > in_hand, "{in_hand} of {rest} are in hand");
+    (engine, authority, now, rest)
+}
+
+fn ask_for(engine: &Engine, authority: &mut Authority, cost: u64, now: Time) -> Verdict {
+    decide(engine, authority, &Request::policy("search", b"key").cost(cost), now).unwrap()
+}
+
+#[test]
+fn what_is_in_hand_counts_where_a_request_wants_more() {
+    let (engine, mut authority, now, rest) = with_a_rest();
+    let denied = ask_for(&engine, &mut authority, rest + 1, now);
+    let decision = denied.rulings()[0].decision;
+    assert!(!denied.allowed());
+    assert_eq!(decision.remaining, rest, "who is denied takes nothing");
+    let retry_after = decision.retry_after().unwrap();
+    assert!(retry_after.ticks() <= SECOND / 100, "a hundred a second come back: {retry_after:?}");
+    let peek = Request::policy("search", b"key").cost(rest).peek();
+    let looked = decide(&engine, &mut authority, &peek, now).unwrap();
+    assert!(looked.allowed() && looked.rulings()[0].decision.remaining == rest, "{:?}", looked.rulings());
+    let all = ask_for(&engine, &mut authority, rest, now);
+    assert!(all.allowed(), "{:?}", all.rulings());
+    assert_eq!(all.rulings()[0].decision.remaining, 0);
+    assert_eq!(engine.lease_stats(Keeper::Store, now).units, 0);
+    assert!(!ask_for(&engine, &mut authority, 1, now).allowed());
+}
+
+#[test]
+fn what_is_in_hand_is_put_back_where_nobody_waits_for_the_others() {
+    let (engine, mut authority, now, rest) = with_a_rest();
+    let in_hand = engine.lease_stats(Keeper::Store, now).units;
+    let request = Request::policy("search", b"key").cost(rest);
+    let Step::Pending(pending) = engine.begin(&request, now).unwrap() else {
+        panic!("there is too little here")
+    };
+    assert_eq!(pending.questions()[0].0.act, Act::Take(Cost::new(rest - in_hand)));
+    assert_eq!(engine.lease_stats(Keeper::Store, now).units, 0);
+    engine.abandon(pending, now);
+    assert_eq!(engine.lease_stats(Keeper::Store, now).units, in_hand);
+    assert!(ask_for(&engine, &mut authority, rest, now).allowed());
 }

@@ -407,6 +407,33 @@ fn leased_units_are_settled_without_waiting() {
     assert_eq!(numbers.len(), count, "each comes back under a number of its own");
 }
 
+#[test]
+fn what_came_of_a_lease_and_of_the_authority_is_settled_as_one() {
+    for cost in [0, 20, 40_000] {
+        let (engine, mut authority) = (sharing(LEASED), Authority::default());
+        let mut now = START;
+        for turn in 0..200_u64 {
+            now = later(Duration::from_millis(turn));
+            carry_request(&engine, &mut authority, &tokens(10), now);
+            run_errands(&engine, &mut authority, now);
+        }
+        let in_hand = engine.lease_stats(Keeper::Store, now).units;
+        assert!((1..30_000).contains(&in_hand), "{in_hand}");
+        let reserved = reserve_there(&engine, &mut authority, &tokens(30_000), now);
+        assert_eq!(engine.lease_stats(Keeper::Store, now).units, 0, "what was in hand is part of it");
+        settle_there(&engine, &mut authority, &reserved, cost, now);
+        run_errands(&engine, &mut authority, now);
+        while !engine.close_leases(Keeper::Store, now) {}
+        run_errands(&engine, &mut authority, now);
+        assert_eq!(left_there(&engine, &mut authority, now), 100_000 - 2_000 - cost);
+    }
+}
+
+fn carry_request(engine: &Engine, authority: &mut Authority, request: &Request<'_>, now: Time) {
+    let step = engine.begin(request, now).unwrap();
+    assert!(carry(engine, authority, step, now).0.allowed());
+}
+
 fn number((question, _): &Directed) -> Option<u64> {
     match question.act {
         Act::Return(rest) => Some(rest.number),

@@ -191,11 +191,11 @@ impl Fleet {
         self.credentials.set(credentials);
     }
 
-    /// Whether all others count this node, or need not because the settings say how many there are.
-    pub fn is_counted(&self) -> bool {
+    /// Until when all others count this node, or need not because the settings say how many there are.
+    pub fn counted_until(&self) -> Time {
         // Relaxed: a number that stands for itself.
-        let until = self.counted_until.load(Ordering::Relaxed);
-        self.settings.nodes.is_some() || self.clock.now() <= Time::from_ticks(until)
+        let until = || Time::from_ticks(self.counted_until.load(Ordering::Relaxed));
+        if self.settings.nodes.is_some() { Time::MAX } else { until() }
     }
 
     /// How many nodes share the limits, this one among them: as they were last counted, or as the settings say.

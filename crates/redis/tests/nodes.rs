@@ -5,7 +5,13 @@ mod common;
 
 use common::{connect, fleet, started, until};
 use tollgate_redis::Authority;
+use tollgate_store::Clock;
 use tollgate_testkit::real::redis::{RedisServer, Reply};
+
+/// Whether all others count a node at present.
+fn is_counted(node: &Authority) -> bool {
+    Clock::new().now() <= node.fleet().counted_until()
+}
 
 fn text(server: &RedisServer) -> String {
     format!("redis://{}", server.address())
@@ -18,18 +24,16 @@ async fn nodes_count_themselves() {
     let text = common::as_user(&text(&server));
     let one = connect(&text).await;
     until("one node", async || (one.fleet().nodes() == 1).then_some(())).await;
-    assert!(!one.fleet().is_counted(), "others may not know of it yet");
+    assert!(!is_counted(&one), "others may not know of it yet");
     let two = connect(&text).await;
     until("both know of two", async || (one.fleet().nodes() == 2 && two.fleet().nodes() == 2).then_some(()))
         .await;
-    until("both know that the other knows", async || {
-        (one.fleet().is_counted() && two.fleet().is_counted()).then_some(())
-    })
-    .await;
+    until("both know that the other knows", async || (is_counted(&one) && is_counted(&two)).then_some(()))
+        .await;
     server.freeze();
-    until("nobody knows any more", async || (!one.fleet().is_counted()).then_some(())).await;
+    until("nobody knows any more", async || (!is_counted(&one)).then_some(())).await;
     server.thaw();
-    until("they know again", async || one.fleet().is_counted().then_some(())).await;
+    until("they know again", async || is_counted(&one).then_some(())).await;
     drop(two);
     until("one is gone", async || (one.fleet().nodes() == 1).then_some(())).await;
 }

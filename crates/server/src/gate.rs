@@ -161,8 +161,9 @@ impl Gate {
     /// Lets the engine know how many processes share its counters, as they were last counted, and whether the others know of this one.
     pub(crate) fn count_nodes(&self) {
         if let Some(store) = &self.store {
+            // In this order: as long as their number is not known, nothing is leased.
+            self.engine.set_leasing_until(store.counted_until());
             self.engine.set_nodes(store.nodes());
-            self.engine.set_leasing(store.is_counted());
         }
     }
 

@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tollgate::authority::{Directed, Pin, SharedKey};
+use tollgate::core::Time;
 use tollgate::{Clock, ShardId};
 use tollgate_redis::{Authority, Fleet, ShardStats};
 
@@ -88,9 +89,9 @@ impl Store {
         self.authority().ready(patience).await
     }
 
-    /// Whether the others that share the counters know of this process.
-    pub(crate) fn is_counted(&self) -> bool {
-        self.fleet.is_counted()
+    /// Until when the others that share the counters certainly know of this process.
+    pub(crate) fn counted_until(&self) -> Time {
+        self.fleet.counted_until()
     }
 
     /// How many processes share the counters.

@@ -8,7 +8,9 @@ mod authority;
 mod draw;
 mod judge;
 mod node;
+mod outcome;
 mod world;
 
 pub use draw::Schedule;
-pub use world::{Outcome, Violation, run};
+pub use outcome::{Outcome, Violation};
+pub use world::run;

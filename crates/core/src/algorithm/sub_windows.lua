@@ -136,11 +136,12 @@ for i = 1, #KEYS do
     if first then
       local state = format('%d ', stored_start) .. table.concat(counts, ' ', 1, last + 1)
       local left_ms = ceil((stored_start + (oldest_age + 1 - first) * period - now) * tick / 1000) + slack_ms
-      if not is_taken then
-        local kept_ms = call('PTTL', key)
-        if kept_ms > left_ms then left_ms = kept_ms end
+      if is_taken then
+        call('SET', key, state, 'PX', format('%d', left_ms))
+      else
+        call('SET', key, state, 'KEEPTTL')
+        call('PEXPIRE', key, format('%d', left_ms), 'GT')
       end
-      call('SET', key, state, 'PX', format('%d', left_ms))
     elseif stored then
       call('DEL', key)
     end

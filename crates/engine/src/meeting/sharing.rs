@@ -98,14 +98,34 @@ impl Meeting<'_> {
             let purse = leased.as_ref().map(LeasedCharge::purse);
             let settles = refund.filter(|refund| matches!(refund, Act::Return(_)));
             let may_spend = passes && refund.is_none() && !books_later && !is_tried;
-            if leased.is_some_and(|leased| self.answer_leased(&leased, settles, may_spend, &mut spent)) {
+            if leased
+                .as_ref()
+                .is_some_and(|leased| self.answer_leased(leased, settles, may_spend, &mut spent))
+            {
                 continue;
             }
             if is_asked {
+                let may_part = passes && refund.is_none() && !books_later;
+                let part =
+                    leased.filter(|_| may_part).and_then(|leased| self.engine.spend_part(&leased, self.now));
+                let (part, here) = part.map_or((0, None), |part| (part.units, part.here));
+                spent.extend(here);
+                let cost = Cost::new(cost.units() - part);
                 let act = refund.unwrap_or_else(|| act(intent, cost));
                 let limit = limit.clone();
                 let settles = settles.is_some();
-                asked.push(Asked { index, key, limit, cost, intent, books_later, settles, terms, purse });
+                asked.push(Asked {
+                    index,
+                    key,
+                    limit,
+                    cost,
+                    part,
+                    intent,
+                    books_later,
+                    settles,
+                    terms,
+                    purse,
+                });
                 let SharedCounter { name: key, limit } = counter;
                 let account = account.map(AccountOf::written);
                 questions.push((Question { key, limit, act, account }, pin));

@@ -104,7 +104,8 @@ impl Spent {
         self.parts.into_iter().filter(|&(_, units)| units > 0)
     }
 
-    fn units(&self) -> u64 {
+    /// How many units.
+    pub fn units(&self) -> u64 {
         self.parts.iter().map(|part| part.1).sum()
     }
 }
@@ -194,10 +195,16 @@ impl Purse {
     pub fn spend(&mut self, units: u64, is_lent: bool, now: Time) -> Option<Spent> {
         self.wanted = self.wanted.saturating_add(units);
         self.wanted_at = self.wanted_at.max(now);
-        let held = self.units(now);
-        if held < units {
-            return None;
-        }
+        (self.units(now) >= units).then(|| self.take(units, is_lent, now))
+    }
+
+    /// Spends or lends what is here of units that are more than that: the authority has counted it already, so it is to be asked for the others alone.
+    pub fn spend_part(&mut self, units: u64, is_lent: bool, now: Time) -> Option<Spent> {
+        let part = self.units(now).min(units.saturating_sub(1));
+        (part > 0).then(|| self.take(part, is_lent, now))
+    }
+
+    fn take(&mut self, units: u64, is_lent: bool, now: Time) -> Spent {
         let mut spent = self.look(now);
         spent.remaining = spent.remaining.saturating_sub(units);
         let (mut left, mut parts) = (units, spent.parts.iter_mut());
@@ -215,7 +222,7 @@ impl Purse {
         if is_lent {
             self.lent += units;
         }
-        Some(spent)
+        spent
     }
 
     /// What could be spent, if enough can.
@@ -233,18 +240,21 @@ impl Purse {
         }
     }
 
-    /// Puts back what was lent. What has died since is lost, and so is what a node may not have any more.
-    pub fn put_back(&mut self, spent: &Spent, terms: &Terms, now: Time) {
+    /// Puts back what was lent. What has died since is lost, and so is what a node may not have any more: so many units are returned.
+    pub fn put_back(&mut self, spent: &Spent, terms: &Terms, now: Time) -> u64 {
         self.keep(spent);
-        let mut room = terms.units_max.saturating_sub(self.units_out(now));
-        for &(number, units) in &spent.parts {
-            if let Some(block) = self.blocks.iter_mut().find(|block| block.number == number) {
-                let fitting = units.min(room);
+        let (mut room, mut lost) = (terms.units_max.saturating_sub(self.units_out(now)), 0);
+        for (number, units) in spent.parts() {
+            let block = self.blocks.iter_mut().find(|block| block.number == number);
+            let fitting = if block.is_some() { units.min(room) } else { 0 };
+            if let Some(block) = block {
                 block.units += fitting;
-                room -= fitting;
             }
+            room -= fitting;
+            lost += units - fitting;
         }
         self.wanted = self.wanted.saturating_sub(spent.units());
+        lost
     }
 
     /// How many units to ask for, if it is time to, and the number of the question. Whoever asks has to tell what became of it. `block_life` is how long

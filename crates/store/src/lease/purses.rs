@@ -34,8 +34,6 @@ pub struct PursesSettings {
     pub life: Span,
     /// See [`Terms::ahead`].
     pub ahead: Span,
-    /// Who has not looked after the purses for longer has stood still, and others may not count it any more.
-    pub pause_max: Span,
     /// Where the numbers of leases begin: no two processes should begin alike.
     pub seed: u64,
 }
@@ -49,7 +47,6 @@ impl PursesSettings {
             stripes: 256,
             life: Span::from_ticks(10_000_000_000),
             ahead: Span::from_ticks(10_000_000),
-            pause_max: Span::from_ticks(3_000_000_000),
             seed,
         }
     }
@@ -132,11 +129,9 @@ pub struct Purses {
     settings: PursesSettings,
     keys: AtomicUsize,
     nodes: AtomicU32,
-    /// Whether blocks are asked for, and whether never again.
-    is_leasing: AtomicBool,
+    /// Until when blocks are asked for, in ticks, and whether never again.
+    leasing_until: AtomicU64,
     is_closed: AtomicBool,
-    /// When the purses were last looked after; the end of time if never.
-    tended_at: AtomicU64,
     granted_units: AtomicU64,
     returned_units: AtomicU64,
     numbers: AtomicU64,
@@ -162,9 +157,8 @@ impl Purses {
             settings,
             keys: AtomicUsize::new(0),
             nodes: AtomicU32::new(0),
-            is_leasing: AtomicBool::new(true),
+            leasing_until: AtomicU64::new(u64::MAX),
             is_closed: AtomicBool::new(false),
-            tended_at: AtomicU64::new(u64::MAX),
             granted_units: AtomicU64::new(0),
             returned_units: AtomicU64::new(0),
             numbers: AtomicU64::new(0),
@@ -177,9 +171,10 @@ impl Purses {
         self.nodes.store(nodes.max(1), Ordering::Relaxed); // orders nothing else
     }
 
-    /// Whether to ask for blocks: not while others may not count this node among themselves, since they have its part then.
-    pub fn set_leasing(&self, is_leasing: bool) {
-        self.is_leasing.store(is_leasing, Ordering::Relaxed); // orders nothing else
+    /// Until when to ask for blocks: not while others may not count this node among themselves, since they have its part then. A moment, because a node
+    /// that has stood still asks before anybody can tell it that it must not.
+    pub fn set_leasing_until(&self, until: Time) {
+        self.leasing_until.store(until.ticks(), Ordering::Relaxed); // orders nothing else
     }
 
     /// Spends units of a key, if there are enough. If not, the authority has to be asked, and the purse takes note. What is leased under this limit
@@ -209,6 +204,14 @@ impl Purses {
         spent
     }
 
+    /// Spends what is here of units that are more than that, after [`Purses::spend`] has said so. The authority has to be asked for the others alone.
+    pub fn spend_part(&self, wanted: &Wanted<'_>, now: Time) -> Option<Spent> {
+        let mut stripe = self.stripe(wanted.key);
+        let kept = stripe.get_mut(&wanted.key)?;
+        let is_same = Arc::ptr_eq(&kept.leased.limit, wanted.limit);
+        is_same.then(|| kept.purse.spend_part(wanted.units, wanted.is_lent, now))?
+    }
+
     /// What could be spent of a key, if enough can.
     pub fn peek(&self, key: u64, units: u64, now: Time) -> Option<Spent> {
         self.stripe(key).get(&key)?.purse.peek(units, now)
@@ -221,10 +224,11 @@ impl Purses {
         }
     }
 
-    /// Puts back what was lent.
-    pub fn put_back(&self, key: u64, spent: &Spent, now: Time) {
-        if let Some(Kept { purse, leased }) = self.stripe(key).get_mut(&key) {
-            purse.put_back(spent, &self.terms(leased), now);
+    /// Puts back what was lent. Returns how much of it is lost.
+    pub fn put_back(&self, key: u64, spent: &Spent, now: Time) -> u64 {
+        match self.stripe(key).get_mut(&key) {
+            Some(Kept { purse, leased }) => purse.put_back(spent, &self.terms(leased), now),
+            None => spent.units(),
         }
     }
 
@@ -257,6 +261,11 @@ impl Purses {
     /// Whether any errands wait.
     pub fn has_errands(&self) -> bool {
         self.waiting.load(Ordering::Relaxed) > 0
+    }
+
+    /// Whether anything is still to be given back that did not arrive before, sooner or later.
+    pub fn has_retries(&self) -> bool {
+        !lock(&self.retries).is_empty()
     }
 
     /// The errands that wait, at most so many.
@@ -311,7 +320,6 @@ impl Purses {
 
     /// Looks after a part of the purses: what is not needed goes back, what is forgotten makes room. Meant to be called often.
     pub fn tend(&self, now: Time) {
-        self.tended_at.store(now.ticks(), Ordering::Relaxed);
         self.run_retries(now);
         let turn = self.tended.fetch_add(1, Ordering::Relaxed); // orders nothing else
         let mut stripe = lock(&self.stripes[turn % self.stripes.len()]);
@@ -383,13 +391,11 @@ impl Purses {
         }
     }
 
-    /// Not while others may not count this node: as long as somebody says so, and after it has stood still.
+    /// Not while others may not count this node.
     fn may_ask(&self, now: Time) -> bool {
-        let pause_ns = now.ticks().saturating_sub(self.tended_at.load(Ordering::Relaxed));
-        self.is_leasing.load(Ordering::Relaxed)
+        now.ticks() <= self.leasing_until.load(Ordering::Relaxed)
             && self.nodes.load(Ordering::Relaxed) > 0
             && !self.is_closed.load(Ordering::Relaxed)
-            && pause_ns <= self.settings.pause_max.ticks()
             && self.waiting.load(Ordering::Relaxed) < self.settings.errands_max
     }
 
@@ -426,7 +432,7 @@ impl Purses {
     }
 
     /// Has those wait as errands again whose time has come.
-    fn run_retries(&self, now: Time) {
+    pub fn run_retries(&self, now: Time) {
         while let Some((_, errand)) = lock(&self.retries).pop_front_if(|(at, _)| *at <= now) {
             self.run(errand);
         }

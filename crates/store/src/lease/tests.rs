@@ -221,7 +221,7 @@ fn all_goes_back_at_the_end() {
     let stats = node.purses.stats(at(2));
     assert_eq!((stats.units, stats.granted_units, stats.returned_units), (0, 4, 3));
     assert_eq!(node.purses.take_errands(10).len(), 1);
-    node.purses.set_leasing(true);
+    node.purses.set_leasing_until(Time::MAX);
     for _ in 0..5 {
         assert!(node.spend(1, at(SECOND)).is_none());
     }
@@ -350,17 +350,17 @@ fn a_node_has_its_part_of_the_budget() {
 #[test]
 fn nothing_is_asked_for_before_others_count_this_node() {
     let node = Node::new(bucket(100, 100), 50);
-    node.purses.set_leasing(false);
+    node.purses.set_leasing_until(Time::default());
     for step in 0..5 {
         node.spend(1, at(step));
     }
     assert!(node.asks().is_none());
-    node.purses.set_leasing(true);
-    node.purses.tend(at(SECOND));
+    node.purses.set_leasing_until(at(4 * SECOND));
+    node.purses.tend(at(4 * SECOND - 1));
     node.spend(1, at(4 * SECOND + 1));
     assert!(node.asks().is_none(), "it has stood still");
-    node.purses.tend(at(4 * SECOND + 1));
-    node.spend(1, at(4 * SECOND + 1));
+    node.purses.set_leasing_until(at(7 * SECOND));
+    node.spend(1, at(4 * SECOND + 2));
     assert!(node.asks().is_some());
 }
 

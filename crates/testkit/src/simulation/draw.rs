@@ -88,7 +88,16 @@ impl Numbers {
     /// know the new numbers would trim what those have counted who do not.
     fn changed(self, dice: &mut Dice) -> Numbers {
         let capacity = self.capacity();
-        let other = dice.between((capacity * 2).div_ceil(3), capacity * 3 / 2);
+        self.with_capacity(dice.between((capacity * 2).div_ceil(3), capacity * 3 / 2))
+    }
+
+    /// The same, where all nodes change at once: up to four times as large, or a quarter.
+    fn changed_at_once(self, dice: &mut Dice) -> Numbers {
+        let capacity = self.capacity();
+        self.with_capacity(dice.between(capacity.div_ceil(4), capacity * 4))
+    }
+
+    fn with_capacity(self, other: u64) -> Numbers {
         match self.kind {
             Kind::Bucket => Numbers { burst: other, ..self },
             _ => Numbers { units: other, ..self },
@@ -121,6 +130,8 @@ pub struct Schedule {
     pub(super) first: Terms,
     /// What takes their place, if the rules change on the way.
     pub(super) changed: Terms,
+    /// Who comes to know of it at once.
+    learning: Learning,
     pub(super) nodes: u64,
     pub(super) life_ns: u64,
     pub(super) node_max: u64,
@@ -139,6 +150,13 @@ pub struct Schedule {
     pub(super) faults: Faults,
     /// Whether everything that happens is printed.
     pub is_told: bool,
+}
+
+/// Who knows of other rules at the same moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Learning {
+    OneByOne,
+    All,
 }
 
 /// How often things go wrong, in a thousand, and how badly.
@@ -189,13 +207,25 @@ impl Schedule {
         let part = dice.one_of([1, 2, 2, 4]);
         let node_max = if dice.happens(300) { numbers.capacity() * dice.below(101) / 100 } else { u64::MAX };
         let is_strict = dice.happens(400);
-        let changed = numbers.changed(&mut dice);
+        let mut changed = numbers.changed(&mut dice);
+        // Dice of their own: schedules that were drawn before there was this stay as they were.
+        let mut more_dice = Dice::new(seed ^ 0x6f6e_6365);
+        let changes_at_once = more_dice.happens(300);
+        if changes_at_once {
+            changed = numbers.changed_at_once(&mut more_dice);
+        }
         // From a fifth of what the limit allows to four times as much.
         let allowed_gap_ns = numbers.period_ms * MS / numbers.units;
         let gap_ns = (allowed_gap_ns * 5 / dice.between(1, 20)).max(1);
         let span_ns = gap_ns * dice.between(20, 120);
         let (first, changed) = (Terms::new(numbers, part, is_strict), Terms::new(changed, part, is_strict));
         let has_rush = numbers.capacity() < 60 && dice.happens(300);
+        let largest = if changes_at_once && changed.numbers.capacity() > numbers.capacity() {
+            &changed
+        } else {
+            &first
+        };
+        let rush = largest.numbers.capacity() + largest.budget;
         let has_census = dice.happens(250);
         let mut faults = Faults::draw(&mut dice);
         if has_census {
@@ -217,10 +247,11 @@ impl Schedule {
             skew: dice.below(11),
             cost_max: dice.one_of([1, 1, 1, 3]),
             puts_back: dice.one_of([0, 0, 0, 150]),
-            rush: if has_rush { numbers.capacity() + first.budget } else { 0 },
+            rush: if has_rush { rush } else { 0 },
             has_census,
             first,
             changed,
+            learning: if changes_at_once { Learning::All } else { Learning::OneByOne },
             ends_at: START + span_ns,
             faults,
             is_told: false,
@@ -246,12 +277,17 @@ impl Schedule {
         let Faults { loss, repeat, latency_ns, late, crash, freeze, clock_step, change, .. } = self.faults;
         let has_faults = loss + repeat + late + crash + freeze + clock_step + change > 0;
         let is_quick = latency_ns <= 5 * MS && self.life_ns >= 500 * MS;
-        !has_faults && is_quick && !self.has_windows() && self.puts_back == 0
+        !has_faults && is_quick && !self.has_windows()
     }
 
     /// The most units that a node may have. Where the rules change, by the more generous ones.
     pub(super) fn node_units_max(&self) -> u64 {
         (self.budget_max() / self.nodes).min(self.node_max)
+    }
+
+    /// Whether all nodes know of other rules at the same moment.
+    pub(super) fn changes_at_once(&self) -> bool {
+        self.learning == Learning::All
     }
 
     fn budget_max(&self) -> u64 {
@@ -268,7 +304,7 @@ impl Schedule {
         !matches!(self.first.numbers.kind, Kind::Bucket | Kind::Log)
     }
 
-    fn changes(&self) -> bool {
+    pub(super) fn changes(&self) -> bool {
         self.faults.change > 0
     }
 }

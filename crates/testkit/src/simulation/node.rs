@@ -17,8 +17,19 @@ pub(super) struct Ticket {
     pub(super) question: Question,
     /// The errand, if nobody waits for the answer.
     errand: Option<Errand>,
+    /// What the node had itself of what a request wants.
+    part: Option<Part>,
     /// Whether the answer is still wanted.
     pub(super) is_waiting: bool,
+}
+
+/// What a node had itself of what a request wants, and lends to it until the authority has answered for the others.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Part {
+    pub(super) spent: Option<Spent>,
+    pub(super) lent_us: u64,
+    /// What was here, if nothing was on its way to or from here.
+    pub(super) here: Option<u64>,
 }
 
 pub(super) struct Node {
@@ -88,21 +99,14 @@ impl Node {
     fn hear_count(&mut self, sent_at: Time, counted: Option<Counted>) {
         if let Some(census) = &mut self.census {
             census.tell(sent_at, counted);
+            self.purses.set_leasing_until(census.is_counted_until().unwrap_or_default());
             self.purses.set_nodes(census.nodes());
         }
     }
 
     /// Looks after its purses.
     pub(super) fn tend(&self, now: u64) {
-        self.look_whether_counted(now);
         self.purses.tend(self.clock(now));
-    }
-
-    fn look_whether_counted(&self, now: u64) {
-        if let Some(census) = &self.census {
-            let clock = self.clock(now);
-            self.purses.set_leasing(census.is_counted_until().is_some_and(|until| clock <= until));
-        }
     }
 
     /// What its clock shows.
@@ -112,7 +116,6 @@ impl Node {
     }
 
     pub(super) fn spend(&self, units: u64, is_lent: bool, now: u64) -> Option<Spent> {
-        self.look_whether_counted(now);
         let wanted = Wanted { key: KEY, units, is_lent, limit: &self.limit };
         self.purses.spend(wanted, self.clock(now), || Leased {
             key: SharedKey(KEY.into()),
@@ -124,8 +127,20 @@ impl Node {
         })
     }
 
-    pub(super) fn put_back(&self, spent: &Spent, now: u64) {
-        self.purses.put_back(KEY, spent, self.clock(now));
+    /// What it has of units that are more than that.
+    pub(super) fn spend_part(&self, units: u64, now: u64) -> Option<Spent> {
+        let wanted = Wanted { key: KEY, units, is_lent: true, limit: &self.limit };
+        self.purses.spend_part(&wanted, self.clock(now))
+    }
+
+    /// What was lent is spent.
+    pub(super) fn keep(&self, spent: &Spent) {
+        self.purses.keep(KEY, spent);
+    }
+
+    /// Returns how many of the units are lost.
+    pub(super) fn put_back(&self, spent: &Spent, now: u64) -> u64 {
+        self.purses.put_back(KEY, spent, self.clock(now))
     }
 
     pub(super) fn question(&self, act: Act) -> Question {
@@ -138,21 +153,28 @@ impl Node {
     }
 
     /// Keeps what was asked in mind, under a number.
-    pub(super) fn ask(&mut self, number: u64, question: Question, errand: Option<Errand>) {
-        self.tickets.insert(number, Ticket { question, errand, is_waiting: true });
+    pub(super) fn ask(
+        &mut self,
+        number: u64,
+        question: Question,
+        errand: Option<Errand>,
+        part: Option<Part>,
+    ) {
+        self.tickets.insert(number, Ticket { question, errand, part, is_waiting: true });
     }
 
-    /// Nobody waits for an answer any more.
-    pub(super) fn give_up(&mut self, number: u64, now: u64) -> bool {
+    /// Nobody waits for an answer any more. Says whether anybody did, and what was lent meanwhile.
+    pub(super) fn give_up(&mut self, number: u64, now: u64) -> (bool, Option<Part>) {
         let clock = self.clock(now);
         let Some(ticket) = self.tickets.get_mut(&number).filter(|ticket| ticket.is_waiting) else {
-            return false;
+            return (false, None);
         };
         ticket.is_waiting = false;
+        let part = ticket.part.take();
         if let Some(errand) = ticket.errand.take() {
             self.purses.settle(errand, Err(Failure::TimedOut), clock);
         }
-        true
+        (true, part)
     }
 
     /// An answer has come, for the first time: says whether it was wanted, and what is to be done if not.
@@ -167,13 +189,13 @@ impl Node {
             return Some(Heard::Errand);
         }
         self.purses.know(KEY, grant, clock);
-        Some(Heard::Answer(ticket.question))
+        Some(Heard::Answer(ticket.question, ticket.part))
     }
 }
 
 pub(super) enum Heard {
-    /// To somebody who waited.
-    Answer(Question),
+    /// To somebody who waited, and what the node had itself.
+    Answer(Question, Option<Part>),
     Errand,
     /// Nobody waits: what was granted is given back.
     TooLate(Option<Act>),
@@ -183,8 +205,6 @@ fn purses(schedule: &Schedule, dice: &mut Dice) -> Purses {
     let settings = PursesSettings {
         stripes: 1,
         life: Span::from_ticks(schedule.life_ns),
-        // That time stands still is simulated otherwise.
-        pause_max: Span::from_ticks(u64::MAX),
         ..PursesSettings::new(dice.next())
     };
     Purses::new(settings)

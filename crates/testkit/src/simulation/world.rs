@@ -2,7 +2,6 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::fmt;
 use std::sync::Arc;
 
 use tollgate_core::{Cost, LeaseRest, Span, Time};
@@ -12,7 +11,8 @@ use tollgate_store::lease::{Counted, Errand, Spent};
 use super::authority::Authority;
 use super::draw::{Dice, MS, START, Schedule, Terms};
 use super::judge::Judge;
-use super::node::{Heard, Node};
+use super::node::{Heard, Node, Part};
+use super::outcome::{Outcome, Violation};
 
 /// How long an answer is waited for.
 const PATIENCE_NS: u64 = 20 * MS;
@@ -23,62 +23,6 @@ const TENDS_MAX: u64 = 64;
 const OFFSET_NS_MAX: u64 = 30_000 * MS;
 /// The most errands that a node takes at once.
 const ERRANDS_MAX: usize = 16;
-
-/// What a run came to.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Outcome {
-    /// Events in all.
-    pub events: u64,
-    /// Units that were spent of leases.
-    pub spent_of_leases: u64,
-    /// Units that the authority has granted one request at a time.
-    pub taken: u64,
-    /// Requests that did not pass.
-    pub denied: u64,
-    /// Units that came back.
-    pub returned: u64,
-}
-
-impl Outcome {
-    /// Adds another run.
-    pub fn add(&mut self, other: &Outcome) {
-        self.events += other.events;
-        self.spent_of_leases += other.spent_of_leases;
-        self.taken += other.taken;
-        self.denied += other.denied;
-        self.returned += other.returned;
-    }
-}
-
-impl fmt::Display for Outcome {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Outcome { events, spent_of_leases, taken, denied, returned } = self;
-        write!(
-            f,
-            "events={events} spent_of_leases={spent_of_leases} taken={taken} denied={denied} returned={returned}"
-        )
-    }
-}
-
-/// Something that must not happen.
-#[derive(Clone, Debug)]
-pub struct Violation {
-    /// What replays it.
-    pub seed: u64,
-    /// How many events had happened.
-    pub events: u64,
-    /// What happened.
-    pub what: String,
-    /// In which world.
-    pub schedule: Schedule,
-}
-
-impl fmt::Display for Violation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Violation { seed, events, what, schedule } = self;
-        write!(f, "seed {seed}, after {events} events: {what}\n{schedule:#?}")
-    }
-}
 
 #[derive(Debug)]
 enum Event {
@@ -115,6 +59,8 @@ struct World<'a> {
     judge: Judge,
     /// What nodes have given up and the authority has not seen yet: an account of its own, since a node's may be wrong.
     on_way_back: Vec<OnWayBack>,
+    /// Units that were lent to requests and came back too late.
+    lost_when_put_back: u64,
     tickets: u64,
     outcome: Outcome,
 }
@@ -161,6 +107,7 @@ impl<'a> World<'a> {
             has_changed: false,
             judge: Judge::new(schedule),
             on_way_back: Vec::new(),
+            lost_when_put_back: 0,
             tickets: 0,
             outcome: Outcome::default(),
         };
@@ -216,8 +163,10 @@ impl<'a> World<'a> {
             Event::GiveUp { node, epoch, ticket } => {
                 if let Some(thawed) = self.frozen(node) {
                     self.plan(thawed, Event::GiveUp { node, epoch, ticket });
-                } else if self.nodes[node].epoch == epoch && self.nodes[node].give_up(ticket, self.now) {
-                    self.outcome.denied += 1;
+                } else if self.nodes[node].epoch == epoch {
+                    let (was_waiting, part) = self.nodes[node].give_up(ticket, self.now);
+                    self.outcome.denied += u64::from(was_waiting);
+                    self.put_back(node, part.and_then(|part| part.spent))?;
                 }
                 Ok(())
             }
@@ -235,14 +184,18 @@ impl<'a> World<'a> {
                 if let Some(thawed) = self.frozen(node) {
                     self.plan(thawed, Event::PutBack { node, epoch, spent });
                 } else if self.nodes[node].epoch == epoch {
-                    self.nodes[node].put_back(&spent, self.now);
-                    for (lease, units) in spent.parts() {
-                        self.judge.puts_back(lease, units)?;
-                    }
+                    self.put_back(node, Some(spent))?;
                 }
                 Ok(())
             }
-            Event::Rush => (0..self.schedule.rush).try_for_each(|_| self.request()),
+            Event::Rush => {
+                // The worst moment for it: what was leased under the other rules comes back while many are counted under these.
+                if self.schedule.changes_at_once() && self.schedule.changes() {
+                    self.has_changed = true;
+                    self.change_rules();
+                }
+                (0..self.schedule.rush).try_for_each(|_| self.request())
+            }
             Event::Beat { node } => {
                 self.beat(node);
                 Ok(())
@@ -262,6 +215,13 @@ impl<'a> World<'a> {
                 Ok(())
             }
         }
+    }
+
+    /// A node gets back what it has lent.
+    fn put_back(&mut self, node: usize, spent: Option<Spent>) -> Result<(), String> {
+        let Some(spent) = spent else { return Ok(()) };
+        self.lost_when_put_back += self.nodes[node].put_back(&spent, self.now);
+        spent.parts().try_for_each(|(lease, units)| self.judge.puts_back(lease, units))
     }
 
     /// A node tells that it is there.
@@ -317,24 +277,37 @@ impl<'a> World<'a> {
                 self.judge.passes(self.judged_us(), units)?;
             }
         } else {
-            let question = self.nodes[node].question(Act::Take(Cost::new(units)));
-            self.send(node, &question, None);
+            self.ask_for(node, units)?;
         }
         self.run_errands(node);
         Ok(())
     }
 
+    /// Asks for units that a node has not, or not all of them.
+    fn ask_for(&mut self, node: usize, units: u64) -> Result<(), String> {
+        let (here, out) = self.nodes[node].units(self.now);
+        let spent = self.nodes[node].spend_part(units, self.now);
+        for (lease, units) in spent.iter().flat_map(Spent::parts) {
+            self.judge.spends(lease, units, self.now)?;
+        }
+        let others = units - spent.as_ref().map_or(0, Spent::units);
+        let question = self.nodes[node].question(Act::Take(Cost::new(others)));
+        let part = Part { spent, lent_us: self.judged_us(), here: (here == out).then_some(here) };
+        self.send(node, &question, None, Some(part));
+        Ok(())
+    }
+
     fn run_errands(&mut self, node: usize) {
         for errand in self.nodes[node].purses.take_errands(ERRANDS_MAX) {
-            self.send(node, &errand.question.0.clone(), Some(errand));
+            self.send(node, &errand.question.0.clone(), Some(errand), None);
         }
     }
 
     /// Sends a question on its way, and plans the end of all patience.
-    fn send(&mut self, node: usize, question: &Question, errand: Option<Errand>) {
+    fn send(&mut self, node: usize, question: &Question, errand: Option<Errand>, part: Option<Part>) {
         self.tickets += 1;
         let (ticket, epoch) = (self.tickets, self.nodes[node].epoch);
-        self.nodes[node].ask(ticket, question.clone(), errand);
+        self.nodes[node].ask(ticket, question.clone(), errand, part);
         if let Act::Return(LeaseRest { number: lease, units, deadline, .. }) = question.act
             && self.on_way_back.iter().all(|on_way| on_way.lease != lease)
         {
@@ -361,6 +334,14 @@ impl<'a> World<'a> {
     /// A question arrives at the authority.
     fn arrive(&mut self, node: usize, epoch: u64, ticket: u64, question: &Question) -> Result<(), String> {
         let now = self.authority_time();
+        let asks_anew = matches!(question.act, Act::Take(_) | Act::Lease { .. });
+        if self.has_changed && self.schedule.changes_at_once() && asks_anew {
+            // Who asks under what was in force before would have what others count now trimmed: all have changed, and such questions are lost.
+            let is_in_force = question.limit == self.schedule.changed.shared;
+            if !is_in_force {
+                return Ok(());
+            }
+        }
         let (grant, done) = self.authority.answer(question, now);
         if let Act::Return(rest) = question.act {
             self.on_way_back.retain(|on_way| on_way.lease != rest.number);
@@ -391,21 +372,43 @@ impl<'a> World<'a> {
             Some(Heard::TooLate(Some(Act::GiveBack { .. }))) if self.schedule.faults.clock_step > 0 => {}
             Some(Heard::TooLate(Some(act))) => {
                 let question = self.nodes[node].question(act);
-                self.send(node, &question, None);
+                self.send(node, &question, None, None);
             }
-            Some(Heard::Answer(question)) => {
+            Some(Heard::Answer(question, part)) => {
                 if let Act::Take(cost) = question.act {
-                    if grant.decision.is_allowed() {
-                        self.outcome.taken += cost.units();
-                        self.judge.takes(ticket, cost.units())?;
-                        self.judge.passes(judged_us, cost.units())?;
-                    } else {
-                        self.outcome.denied += 1;
-                    }
+                    self.decided(node, (ticket, cost.units()), part, grant, judged_us)?;
                 }
             }
         }
         Ok(())
+    }
+
+    /// The authority has decided about what a node had not itself.
+    fn decided(
+        &mut self,
+        node: usize,
+        (ticket, units): (u64, u64),
+        part: Option<Part>,
+        grant: &Grant,
+        judged_us: u64,
+    ) -> Result<(), String> {
+        let Some(Part { spent, lent_us, here }) = part else { return Ok(()) };
+        if !grant.decision.is_allowed() {
+            self.outcome.denied += 1;
+            let wanted = units + spent.as_ref().map_or(0, Spent::units);
+            let rest = grant.decision.remaining;
+            if let Some(here) = here.filter(|here| rest + here >= wanted) {
+                return Err(format!("{wanted} units are denied, though {here} were here and {rest} there"));
+            }
+            return self.put_back(node, spent);
+        }
+        self.outcome.taken += units;
+        self.judge.takes(ticket, units)?;
+        if let Some(spent) = spent {
+            self.nodes[node].keep(&spent);
+            self.judge.passes(lent_us, spent.units())?;
+        }
+        self.judge.passes(judged_us, units)
     }
 
     /// Things that just happen.
@@ -428,10 +431,22 @@ impl<'a> World<'a> {
             self.has_changed = true;
         }
         if self.has_changed {
+            self.change_rules();
+        }
+    }
+
+    /// One node learns of the rules that have changed, or all of them.
+    fn change_rules(&mut self) {
+        let nodes = if self.schedule.changes_at_once() {
+            0..self.nodes.len()
+        } else {
             let node = usize::try_from(self.dice.below(self.schedule.nodes)).unwrap();
-            let Terms { shared, budget, .. } = &self.schedule.changed;
-            self.nodes[node].limit = Arc::clone(shared);
-            self.nodes[node].budget = *budget;
+            node..node + 1
+        };
+        let Terms { shared, budget, .. } = &self.schedule.changed;
+        for node in &mut self.nodes[nodes] {
+            node.limit = Arc::clone(shared);
+            node.budget = *budget;
         }
     }
 
@@ -486,8 +501,11 @@ impl<'a> World<'a> {
     /// After everything: nothing is left anywhere, and where nothing went wrong, nothing was lost.
     fn wind_up(&mut self) -> Result<(), String> {
         let lost = self.judge.lost();
-        if self.schedule.loses_nothing() && self.tend_ns() <= self.schedule.life_ns / TENDS && lost > 0 {
-            return Err(format!("{lost} units were granted, and neither spent nor given back"));
+        let stated = self.lost_when_put_back;
+        if self.schedule.loses_nothing() && self.tend_ns() <= self.schedule.life_ns / TENDS && lost > stated {
+            return Err(format!(
+                "{lost} units were granted, and neither spent nor given back, {stated} of them too late"
+            ));
         }
         for (number, node) in self.nodes.iter().enumerate() {
             let (units, out) = node.units(self.now);
