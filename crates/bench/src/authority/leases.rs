@@ -50,7 +50,7 @@ pub(crate) fn run(args: &LeasesArgs) -> Result<(), Box<dyn Error>> {
     let node = Node::start();
     cores.generate()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let progress = progress_bar(3 * rounds + curve::steps(args.quick));
+    let progress = progress_bar(3 * rounds + 1 + curve::steps(args.quick));
     let keys = Arc::new(KeyStream::draw(Draw::Zipf, KEYS, DRAWN, 1));
     let contest = Contest { runtime: &runtime, node: &node, keys, warm_up, turn, progress };
     let mut turns = [Vec::new(), Vec::new(), Vec::new()];
@@ -71,11 +71,21 @@ pub(crate) fn run(args: &LeasesArgs) -> Result<(), Box<dyn Error>> {
     }
     let rate = |turns: &[Turn]| report::middle(turns, |turn| turn.tally.rate());
     let capacity = Rates { exact: rate(&turns[1]), leased: rate(&turns[2]) };
+    let own = curve::at_full_pace(&contest, &capacity)?;
     let points = curve::measure(&contest, &capacity, args.quick)?;
     contest.progress.finish_and_clear();
     report::print_heading(args.quick, u32::try_from(rounds)?, &cores, load_before);
     let names = ["one EVALSHA per decision, redis crate", "tollgate, exact", "tollgate, leased"];
-    report::print_turns("100 K keys, Zipf(1.0), limits at twice the demand", &names, &turns);
+    report::print_turns(
+        "100 K keys, Zipf(1.0), limits at twice the demand of the hottest key",
+        &names,
+        &turns,
+    );
+    println!(
+        "Leased, each key limited to twice its own demand: {:.0} decisions/s, {:.4} commands per decision\n",
+        own.tally.rate(),
+        report::commands(&own)
+    );
     curve::print(&points);
     if let Some(path) = &args.plot {
         std::fs::write(path, plot::svg(&points))?;
@@ -85,9 +95,10 @@ pub(crate) fn run(args: &LeasesArgs) -> Result<(), Box<dyn Error>> {
     let ratios =
         turns[0].iter().zip(&turns[2]).map(|(baseline, leased)| leased.tally.rate() / baseline.tally.rate());
     println!(
-        "ratios: leased_vs_evalsha={:.1} leased_cmds={:.4}",
+        "ratios: leased_vs_evalsha={:.1} leased_cmds={:.4} leased_cmds_own={:.4}",
         median(ratios.collect()),
-        report::middle(&turns[2], report::commands)
+        report::middle(&turns[2], report::commands),
+        report::commands(&own)
     );
     Ok(())
 }
