@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use tollgate_core::{Ask, Cost, Limit, Rate, SlidingLog, Span, State, SubWindows, Time, TokenBucket};
 use tollgate_core::{FixedWindow, OldestCounts, SlidingWindow};
 
-use super::draw::{Kind, Numbers, Schedule};
+use super::draw::{Kind, Numbers, START, Schedule};
 
 /// A request that passed, when, and by how many units.
 #[derive(Clone, Copy, Debug)]
@@ -26,12 +26,41 @@ struct Account {
     returned: u64,
 }
 
+/// What a bucket gives in all: never more than it holds and what has come back since the beginning, however it is leased.
+#[derive(Clone, Copy, Debug)]
+struct InAll {
+    burst: u64,
+    interval_us: u64,
+    passed: u64,
+    last_us: u64,
+}
+
+impl InAll {
+    fn new(schedule: &Schedule) -> Option<InAll> {
+        let numbers = schedule.largest_numbers();
+        let is_judged = numbers.kind == Kind::Bucket && schedule.faults.clock_step == 0;
+        let interval_us = (numbers.period_ms * 1_000).div_ceil(numbers.units);
+        is_judged.then_some(InAll { burst: numbers.burst, interval_us, passed: 0, last_us: START / 1_000 })
+    }
+
+    fn passes(&mut self, Passed { at_us, units }: Passed) -> Result<(), String> {
+        self.passed += units;
+        self.last_us = self.last_us.max(at_us);
+        let elapsed_us = self.last_us - START / 1_000;
+        if self.passed * self.interval_us <= self.burst * self.interval_us + elapsed_us {
+            return Ok(());
+        }
+        Err(format!("{self:?}: more has passed since the beginning than there ever was"))
+    }
+}
+
 /// Judges one run.
 pub(super) struct Judge {
     /// What all that passes has to be admitted by.
     bound: Limit,
     state: State,
     passed: Vec<Passed>,
+    in_all: Option<InAll>,
     accounts: HashMap<u64, Account>,
     pub(super) spent: u64,
 }
@@ -40,12 +69,16 @@ impl Judge {
     pub(super) fn new(schedule: &Schedule) -> Judge {
         let bound = bound(schedule);
         let state = bound.fresh();
-        Judge { bound, state, passed: Vec::new(), accounts: HashMap::new(), spent: 0 }
+        let in_all = InAll::new(schedule);
+        Judge { bound, state, passed: Vec::new(), in_all, accounts: HashMap::new(), spent: 0 }
     }
 
     /// A request has passed. What the authority decided comes to be known a little later.
     pub(super) fn passes(&mut self, at_us: u64, units: u64) -> Result<(), String> {
         let passed = Passed { at_us, units };
+        if let Some(in_all) = &mut self.in_all {
+            in_all.passes(passed)?;
+        }
         let is_last = self.passed.last().is_none_or(|last| last.at_us <= at_us);
         let at = self.passed.partition_point(|other| other.at_us <= at_us);
         self.passed.insert(at, passed);
