@@ -184,8 +184,11 @@ impl Pending {
             let peek = Charge::peek(taken.key, &taken.limit, Cost::new(taken.units));
             self.answer.rulings[taken.index].decision = engine.ledger.decide(&peek, now);
         }
-        let is_put_back =
-            |here: &SpentHere| !passes || self.answer.rulings[here.index].force == Force::Excused;
+        // A limit that denies what is missing takes nothing of what was here either, though its denial may not count.
+        let is_put_back = |here: &SpentHere| {
+            let ruling = &self.answer.rulings[here.index];
+            !passes || ruling.force == Force::Excused || ruling.is_over()
+        };
         let (put_back, kept_here): (Usual<SpentHere>, Usual<SpentHere>) =
             std::mem::take(&mut self.spent).into_iter().partition(is_put_back);
         engine.put_back(&put_back, now);

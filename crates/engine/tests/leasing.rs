@@ -15,6 +15,7 @@ policies:
   search: {requests: 6000, period: 1m, burst: 1000, algorithm: token_bucket, consistency: leased}
   strict: {requests: 6000, period: 1m, burst: 1000, algorithm: token_bucket, consistency: leased, strict: true}
   none: {requests: 6000, period: 1m, burst: 1000, algorithm: token_bucket, consistency: leased, local_fraction: 0}
+  shadow: {requests: 6000, period: 1m, burst: 1000, algorithm: token_bucket, consistency: leased, shadow_mode: true}
   queue: {requests: 6000, period: 1m, algorithm: leaky_bucket, max_wait: 1s, consistency: leased}
 domain: d
 descriptors:
@@ -236,4 +237,17 @@ fn what_is_in_hand_is_put_back_where_nobody_waits_for_the_others() {
     engine.abandon(pending, now);
     assert_eq!(engine.lease_stats(Keeper::Store, now).units, in_hand);
     assert!(ask_for(&engine, &mut authority, rest, now).allowed());
+}
+
+#[test]
+fn a_denial_in_shadow_takes_nothing_of_what_is_in_hand() {
+    let (engine, mut authority) = (engine(), Authority::default());
+    play(&engine, &mut authority, "shadow", 500, 0);
+    let now = at(SECOND / 2);
+    let in_hand = engine.lease_stats(Keeper::Store, now).units;
+    assert!(in_hand > 10, "{in_hand}");
+    let request = Request::policy("shadow", b"key").cost(1_000);
+    let verdict = decide(&engine, &mut authority, &request, now).unwrap();
+    assert!(verdict.allowed() && !verdict.rulings()[0].decision.is_allowed());
+    assert_eq!(engine.lease_stats(Keeper::Store, now).units, in_hand);
 }

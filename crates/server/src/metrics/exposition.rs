@@ -342,6 +342,11 @@ fn encode_durable(
             "Units of blocks that were given back unspent.",
             leases.returned_units,
         ),
+        (
+            "ratelimit_durable_dropped",
+            "Times that something of a block could not be given back, for want of room or because it did not arrive in time.",
+            leases.dropped,
+        ),
     ];
     for (name, help, value) in totals {
         counters(encoder, name, help)?.encode_counter::<NoLabelSet, _, u64>(&value, None)?;
@@ -373,7 +378,7 @@ fn encode_durable(
 }
 
 fn encode_leases(leases: &LeaseStats, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-    let LeaseStats { keys, units, granted_units, returned_units } = *leases;
+    let LeaseStats { keys, units, granted_units, returned_units, dropped } = *leases;
     let gauges = [
         ("ratelimit_lease_keys", "Keys of which units are leased, or were of late.", keys as u64),
         ("ratelimit_lease_units", "Units that can be spent without asking the store.", units),
@@ -386,6 +391,11 @@ fn encode_leases(leases: &LeaseStats, encoder: &mut DescriptorEncoder<'_>) -> fm
     let totals = [
         ("ratelimit_lease_granted_units", "Units that the store has leased to this process.", granted_units),
         ("ratelimit_lease_returned_units", "Units that were given back unspent.", returned_units),
+        (
+            "ratelimit_lease_dropped",
+            "Times that something could not be given back, for want of room or because it did not arrive in time.",
+            dropped,
+        ),
     ];
     for (name, help, value) in totals {
         encoder

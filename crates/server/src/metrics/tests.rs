@@ -380,7 +380,7 @@ fn the_store() {
         failures: [1, 2, 3, 4, 0],
         ..ShardStats::default()
     };
-    let leases = LeaseStats { keys: 7, units: 20, granted_units: 400, returned_units: 30 };
+    let leases = LeaseStats { keys: 7, units: 20, granted_units: 400, returned_units: 30, dropped: 2 };
     let store = StoreStats { shards: vec![shard], leases, durable: None };
     let text = metrics.encode(EngineStats::default(), store).unwrap();
     let is_of_store = |line: &&str| {
@@ -413,6 +413,7 @@ fn the_store() {
     ratelimit_lease_units 20
     ratelimit_lease_granted_units_total 400
     ratelimit_lease_returned_units_total 30
+    ratelimit_lease_dropped_total 2
     "#);
 }
 

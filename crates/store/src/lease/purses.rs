@@ -102,6 +102,8 @@ pub struct LeaseStats {
     pub granted_units: u64,
     /// How many of them were given up for others, ever.
     pub returned_units: u64,
+    /// How much could not be given back, for want of room or because it did not arrive in time, ever.
+    pub dropped: u64,
 }
 
 /// What is to be asked of the authority, which nobody waits for. Its answer belongs to [`Purses::settle`].
@@ -134,6 +136,7 @@ pub struct Purses {
     is_closed: AtomicBool,
     granted_units: AtomicU64,
     returned_units: AtomicU64,
+    dropped: AtomicU64,
     numbers: AtomicU64,
     tended: AtomicUsize,
 }
@@ -161,6 +164,7 @@ impl Purses {
             is_closed: AtomicBool::new(false),
             granted_units: AtomicU64::new(0),
             returned_units: AtomicU64::new(0),
+            dropped: AtomicU64::new(0),
             numbers: AtomicU64::new(0),
             tended: AtomicUsize::new(0),
         }
@@ -357,6 +361,7 @@ impl Purses {
             units: self.stripes.iter().map(units).sum(),
             granted_units: self.granted_units.load(Ordering::Relaxed),
             returned_units: self.returned_units.load(Ordering::Relaxed),
+            dropped: self.dropped.load(Ordering::Relaxed),
         }
     }
 
@@ -418,6 +423,8 @@ impl Purses {
         let mut errands = self.errands();
         if errands.len() < 2 * self.settings.errands_max {
             errands.push_back(errand);
+        } else {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
         }
         self.waiting.store(errands.len(), Ordering::Relaxed);
     }
@@ -428,6 +435,8 @@ impl Purses {
         let mut retries = lock(&self.retries);
         if now < until && retries.len() < self.settings.errands_max {
             retries.push_back((now.plus(RETRY_AFTER), Errand { until: Some(until), ..errand }));
+        } else {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
 
