@@ -69,6 +69,10 @@ pub struct Repeat {
 pub struct Changed {
     /// Its number.
     pub version: Version,
+    /// The hash of its row in the audit,
+    pub hash: String,
+    /// and of the one that it follows: what has to be in force before it.
+    pub previous: String,
     /// The document before.
     pub before: Option<Document>,
     /// The document after. None if it was deleted, or if it was an act without one.

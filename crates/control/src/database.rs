@@ -151,9 +151,9 @@ impl Database {
         }
     }
 
-    /// All documents, by kind and id, and the version that they are of: as it was at one moment.
-    pub async fn load(&self, each: impl FnMut(Document) + Send) -> Result<Version, DatabaseError> {
-        load(&self.driver, each).await.map(|head| head.version)
+    /// All documents, by kind and id, and the head that they are of: as it was at one moment.
+    pub async fn load(&self, each: impl FnMut(Document) + Send) -> Result<Head, DatabaseError> {
+        load(&self.driver, each).await
     }
 
     /// What was changed after this version, in order: so many, or as many as fit into a page.
@@ -231,11 +231,16 @@ impl Database {
 
     /// The newest version.
     pub async fn version(&self) -> Result<Version, DatabaseError> {
-        head(&self.driver).await.map(|head| head.version)
+        self.head().await.map(|head| head.version)
+    }
+
+    /// The newest version, and the hash of its row.
+    pub async fn head(&self) -> Result<Head, DatabaseError> {
+        head(&self.driver).await
     }
 
     /// The hash of a version's row, if there is one: who was here before and finds another has another history.
-    pub(crate) async fn hash_of(&self, version: Version) -> Result<Option<String>, DatabaseError> {
+    pub async fn hash_of(&self, version: Version) -> Result<Option<String>, DatabaseError> {
         if version == 0 {
             return Ok(Some(Head::first(&self.fleet).hash));
         }

@@ -225,7 +225,9 @@ async fn changed_at(session: &mut Session<'_>, version: Version) -> Result<Optio
     let before = session.query(&select, &values).await?;
     let before = before.into_iter().next().map(AuditRow::read).transpose()?;
     let before = before.and_then(|row| row.document());
-    Ok(Some(Changed { version, before, document: row.document(), is_repeat: true }))
+    let document = row.document();
+    let AuditRow { hash, previous, .. } = row;
+    Ok(Some(Changed { version, hash, previous, before, document, is_repeat: true }))
 }
 
 /// The head of the audit. Until the end of the transaction nobody else can move it.
