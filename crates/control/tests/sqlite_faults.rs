@@ -6,6 +6,8 @@ mod common;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use common::{NOW_MS, Small, Stand, check_verifies, fill, make, put};
 use tollgate_control::{ChangeError, Database, DatabaseAddress, DatabaseError, DatabaseSettings, Kind};
@@ -58,6 +60,34 @@ async fn a_process_that_holds_the_file_is_waited_for_but_not_for_ever() {
     assert!(matches!(&refused, Err(ChangeError::Away(text)) if text.contains("locked")), "{refused:?}");
     other.execute_batch("COMMIT").unwrap();
     assert_eq!(make(&database, put(Kind::Quota, "a", "{}")).await.version, 2);
+}
+
+/// Another process that writes one change after the other leaves the file free only for moments.
+#[tokio::test]
+async fn a_process_that_writes_all_the_time_keeps_nobody_out() {
+    let stand = Stand::sqlite();
+    let database = stand.open().await;
+    let stop = Arc::new(AtomicBool::new(false));
+    let busy = std::thread::spawn({
+        let (path, stop) = (stand.path(), Arc::clone(&stop));
+        move || {
+            let other = rusqlite::Connection::open(path).unwrap();
+            other.busy_timeout(Duration::from_mins(1)).unwrap();
+            while !stop.load(Ordering::Relaxed) {
+                other.execute_batch("BEGIN IMMEDIATE").unwrap();
+                std::thread::sleep(Duration::from_millis(4));
+                other.execute_batch("COMMIT").unwrap();
+                std::thread::sleep(Duration::from_micros(100));
+            }
+        }
+    });
+    for number in 0..30 {
+        let changed = database.change(put(Kind::Quota, &format!("{number}"), "{}"), NOW_MS).await;
+        assert!(changed.is_ok(), "{number}: {changed:?}");
+    }
+    stop.store(true, Ordering::Relaxed);
+    busy.join().unwrap();
+    check_verifies(&database, 30).await;
 }
 
 #[tokio::test]

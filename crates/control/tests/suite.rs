@@ -6,6 +6,7 @@ mod common;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use common::{NOW_MS, Stand, ann, check_verifies, delete, everything, make, provided, put, repeatable};
 use tollgate_control::{
@@ -299,9 +300,9 @@ async fn writers_leave_no_gap_and_lose_nothing(stand: &Stand) {
     }
     let watcher = tokio::spawn(watch_for_gaps(Arc::clone(&nodes[1]), 6 * ROUNDS * 2 + 1));
     for writer in writers {
-        writer.await.unwrap();
+        writer.await.expect("a writer");
     }
-    watcher.await.unwrap();
+    watcher.await.expect("the watcher");
     let sum = nodes[2].document(Kind::Policy, "sum").await.unwrap().unwrap();
     assert_eq!(sum.body, (6 * ROUNDS).to_string());
     check_verifies(&nodes[0], 6 * ROUNDS * 2 + 1).await;
@@ -315,7 +316,7 @@ async fn add_one(database: &Database) {
         match database.change(change, NOW_MS).await {
             Ok(_) => return,
             Err(ChangeError::Condition { .. }) => {}
-            Err(error) => panic!("{error}"),
+            Err(error) => panic!("{error:?}"),
         }
     }
 }
@@ -324,8 +325,10 @@ async fn add_one(database: &Database) {
 async fn watch_for_gaps(database: Arc<Database>, last: u64) {
     let mut seen = 0;
     while seen < last {
-        let version = database.version().await.unwrap();
-        let rows = database.since(seen, 1_000).await.unwrap();
+        // The writers need the machine, too.
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        let version = database.version().await.expect("the version");
+        let rows = database.since(seen, 1_000).await.expect("what was changed");
         for row in &rows {
             assert_eq!(row.version, seen + 1);
             seen = row.version;
