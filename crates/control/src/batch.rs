@@ -98,7 +98,8 @@ impl Making {
         check_condition(change, before.as_ref())?;
         let previous = self.known.head.hash.clone();
         let Head { version, hash } = self.chain(change, *now_ms, before.as_ref());
-        let mut changed = Changed { version, hash, previous, before, document: None, is_repeat: false };
+        let mut changed =
+            Changed { version, hash, previous, before, document: None, is_repeat: false, is_finished: false };
         if change.kind.is_document() {
             changed.document = change.body.clone().map(|body| Document {
                 kind: change.kind,

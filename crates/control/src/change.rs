@@ -79,6 +79,8 @@ pub struct Changed {
     pub document: Option<Document>,
     /// Whether it was made when it was asked for before, and not now.
     pub is_repeat: bool,
+    /// Whether what it asks for beyond the database was done then: see [`Database::finish`](crate::Database::finish).
+    pub is_finished: bool,
 }
 
 impl Action {

@@ -12,7 +12,7 @@ use crate::address::DatabaseAddress;
 use crate::audit::{self, AuditFilter, AuditRow};
 use crate::batch::Asked;
 use crate::chain::Head;
-use crate::change::{Change, Changed};
+use crate::change::{Change, Changed, Repeat, Who};
 use crate::document::{self, Document, Kind, Stored, Version};
 use crate::driver::{Driver, Durability, Postgres, PostgresAccess, Sqlite, Value};
 use crate::error::{ChangeError, DatabaseError};
@@ -102,6 +102,19 @@ impl Database {
             }
         }
         outcomes
+    }
+
+    /// Notes down that what a change asks for beyond the database is done, for when it is asked for again. Nothing without a key for that.
+    pub async fn finish(
+        &self,
+        who: &Who,
+        repeat: Option<&Repeat>,
+        version: Version,
+    ) -> Result<(), DatabaseError> {
+        let Some(Repeat { key, .. }) = repeat else { return Ok(()) };
+        let sql = "UPDATE repeats SET finished = 1 WHERE who = ? AND key = ? AND version = ?";
+        let values = [Value::Text(&who.name), Value::Text(key), Value::version(version)?];
+        self.driver.execute(sql, &values).await
     }
 
     async fn enqueue(

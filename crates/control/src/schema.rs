@@ -11,7 +11,7 @@ const SETTINGS: &str =
     "CREATE TABLE settings (name TEXT COLLATE BINARY NOT NULL PRIMARY KEY, value TEXT NOT NULL)";
 
 /// What made each schema of the one before. A statement that was released is never touched again.
-const MIGRATIONS: &[&[&str]] = &[DOCUMENTS, DURABLE];
+const MIGRATIONS: &[&[&str]] = &[DOCUMENTS, DURABLE, ACTS];
 
 /// What operators decide.
 const DOCUMENTS: &[&str] = &[
@@ -49,6 +49,9 @@ const DURABLE: &[&str] = &[
     "CREATE TABLE commits (
         writer TEXT COLLATE BINARY NOT NULL PRIMARY KEY, number BIGINT NOT NULL, at BIGINT NOT NULL)",
 ];
+
+/// Whether all that a change asks for beyond the database is done.
+const ACTS: &[&str] = &["ALTER TABLE repeats ADD COLUMN finished BIGINT NOT NULL DEFAULT 0"];
 
 /// Makes the tables what they have to be. Returns the fleet to which the database belongs.
 pub(crate) async fn migrate(driver: &Driver) -> Result<String, DatabaseError> {

@@ -29,6 +29,7 @@ on_both!(
     writers_leave_no_gap_and_lose_nothing,
     what_is_loaded_is_of_one_moment,
     nodes_are_known_while_they_are_heard_of,
+    an_older_schema_is_brought_up_to_date,
     a_newer_schema_and_a_strange_table_are_refused,
 );
 
@@ -172,10 +173,22 @@ async fn a_repetition_is_answered_and_not_made(stand: &Stand) {
     let outcomes: Vec<_> = outcomes.into_iter().map(|outcome| outcome.unwrap()).collect();
     assert_eq!((outcomes[0].version, outcomes[1].version), (6, 6));
     assert_eq!((outcomes[0].is_repeat, outcomes[1].is_repeat), (false, true));
+    // As long as it is not said that it is done, it is not.
+    let again = make(&database, reset()).await;
+    assert!(again.is_repeat && !again.is_finished);
+    let is_finished = async |change: Change| database.change(change, NOW_MS).await.unwrap().is_finished;
+    database.finish(&ann(), reset().repeat.as_ref(), 5).await.unwrap();
+    assert!(!is_finished(reset()).await, "another one was done");
+    database.finish(&ann(), None, 6).await.unwrap();
+    assert!(!is_finished(reset()).await, "nobody knows which");
+    database.finish(&ann(), reset().repeat.as_ref(), 6).await.unwrap();
+    assert!(is_finished(reset()).await);
+    assert!(!is_finished(asked()).await);
 
     // After a day the key is free, and the old one is thrown away.
     let later_ms = NOW_MS + REPEATS_KEPT_MS + 2;
-    assert_eq!(database.change(other, later_ms).await.unwrap().version, 7);
+    let changed = database.change(other.clone(), later_ms).await.unwrap();
+    assert_eq!((changed.version, changed.is_finished), (7, false));
     assert_eq!(stand.sql("SELECT count(*) FROM repeats"), "1");
     check_verifies(&database, 7).await;
 }
@@ -398,11 +411,25 @@ async fn nodes_are_known_while_they_are_heard_of(stand: &Stand) {
     assert_eq!(database.version().await, Ok(0));
 }
 
+/// As the tables were before there was a third schema.
+async fn an_older_schema_is_brought_up_to_date(stand: &Stand) {
+    let database = stand.open().await;
+    make(&database, repeatable("key", "f", put(Kind::Quota, "a", "{}"))).await;
+    drop(database);
+    stand.sql("ALTER TABLE repeats DROP COLUMN finished");
+    stand.sql("UPDATE settings SET value = '2' WHERE name = 'schema'");
+    let database = stand.open().await;
+    let again = make(&database, repeatable("key", "f", put(Kind::Quota, "a", "{}"))).await;
+    assert!(again.is_repeat && !again.is_finished);
+    assert_eq!(stand.sql("SELECT value FROM settings WHERE name = 'schema'"), "3");
+    check_verifies(&database, 1).await;
+}
+
 async fn a_newer_schema_and_a_strange_table_are_refused(stand: &Stand) {
     drop(stand.open().await);
     stand.sql("UPDATE settings SET value = '99' WHERE name = 'schema'");
     let opened = Database::open(DatabaseSettings::new(stand.address())).await.map(drop);
-    assert_eq!(opened, Err(DatabaseError::Newer { found: 99, known: 2 }));
+    assert_eq!(opened, Err(DatabaseError::Newer { found: 99, known: 3 }));
     stand.sql("DELETE FROM settings");
     let opened = Database::open(DatabaseSettings::new(stand.address())).await.map(drop);
     assert!(matches!(opened, Err(DatabaseError::Settings(_))), "{opened:?}");

@@ -127,11 +127,12 @@ async fn reset(ask: Ask) -> Result<Response, Problem> {
     drop(question.ask(true, |request| ask.api.gate.begin(request, Protocol::Http))?);
     let told = Value::Object(sent).to_string();
     let id = blake3::hash(told.as_bytes()).to_hex()[..32].to_owned();
-    let changed =
-        ask.api.control()?.change(ask.change(Action::RESET, (Kind::Usage, &id), Some(told))?).await?;
-    if usage::is_to_be_done(&changed, &ask.api.gate) {
+    let change = ask.change(Action::RESET, (Kind::Usage, &id), Some(told))?;
+    let changed = ask.api.control()?.change(change.clone()).await?;
+    if !changed.is_finished {
         let questions = question.ask(false, |request| usage::forget(&ask.api.gate, request))?;
         usage::finish_reset(&ask.api.gate, questions).await?;
+        usage::finished(&ask, &change, &changed).await;
     }
     answers::json(StatusCode::OK, &json!({ "version": changed.version, "subjects": 1 }))
 }
