@@ -5,7 +5,7 @@ use std::fs;
 use serde_json::{Value, json};
 
 use crate::TOKEN;
-use crate::canned::{Asked, ask_in, check, missing, ok, tagged};
+use crate::canned::{Asked, ask_in, check, missing, ok, problem, tagged};
 
 fn whats(asked: &[Asked]) -> Vec<String> {
     asked.iter().map(Asked::what).collect()
@@ -202,4 +202,17 @@ fn a_token_comes_from_a_file_too() {
     assert_eq!(shown(&[], Some(TOKEN)), format!("Bearer {TOKEN}"));
     assert_eq!(shown(&["--token-file", "other"], Some(TOKEN)), "Bearer from-a-file");
     assert_eq!(shown(&["--token", "typed"], Some(TOKEN)), "Bearer typed");
+
+    // Whoever is elsewhere does not get the token of a server that was here.
+    let elsewhere = |words: &[&str]| {
+        let refused = vec![problem(401, "Unauthorized", "a bearer token is needed")];
+        let arguments = [&["quota", "list"], words].concat();
+        let (finished, asked) = crate::canned::ask_elsewhere(folder.path(), &arguments, refused);
+        (finished.stderr, asked[0].field("authorization").map(str::to_owned))
+    };
+    let (told, sent) = elsewhere(&[]);
+    assert_eq!(sent, None);
+    assert!(told.contains("--token-file") && told.contains("only to a server at 127.0.0.1"), "{told}");
+    let named = elsewhere(&["--token-file", "data/admin.token"]);
+    assert_eq!(named.1.as_deref(), Some("Bearer from-the-server"));
 }
