@@ -405,6 +405,7 @@ async fn an_older_database_keeps_all_it_has(stand: &Stand) {
         stand.sql(&format!("DROP TABLE {table}"));
     }
     stand.sql("ALTER TABLE repeats DROP COLUMN finished");
+    stand.sql("DROP INDEX audit_by_who; DROP INDEX audit_by_id");
     stand.sql("UPDATE settings SET value = '1' WHERE name = 'schema'");
     let database = stand.open().await;
     assert_eq!(stand.sql("SELECT value FROM settings WHERE name = 'schema'"), "3");

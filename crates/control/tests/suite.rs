@@ -417,6 +417,7 @@ async fn an_older_schema_is_brought_up_to_date(stand: &Stand) {
     make(&database, repeatable("key", "f", put(Kind::Quota, "a", "{}"))).await;
     drop(database);
     stand.sql("ALTER TABLE repeats DROP COLUMN finished");
+    stand.sql("DROP INDEX audit_by_who; DROP INDEX audit_by_id");
     stand.sql("UPDATE settings SET value = '2' WHERE name = 'schema'");
     let database = stand.open().await;
     let again = make(&database, repeatable("key", "f", put(Kind::Quota, "a", "{}"))).await;
@@ -433,4 +434,23 @@ async fn a_newer_schema_and_a_strange_table_are_refused(stand: &Stand) {
     stand.sql("DELETE FROM settings");
     let opened = Database::open(DatabaseSettings::new(stand.address())).await.map(drop);
     assert!(matches!(opened, Err(DatabaseError::Settings(_))), "{opened:?}");
+}
+
+/// What one has changed, or what was changed under an id, is found without a look at everything else, and in order.
+#[tokio::test]
+async fn the_audit_has_a_way_to_who_and_to_what() {
+    let stand = Stand::sqlite();
+    drop(stand.open().await);
+    let file = rusqlite::Connection::open(stand.path()).unwrap();
+    for (column, index) in [("who", "audit_by_who"), ("id", "audit_by_id")] {
+        for (beyond, order) in [(">", "ASC"), ("<", "DESC")] {
+            let sql = format!(
+                "EXPLAIN QUERY PLAN SELECT * FROM audit WHERE version {beyond} ? AND {column} = ? ORDER BY version {order} LIMIT 9"
+            );
+            let mut statement = file.prepare(&sql).unwrap();
+            let rows = statement.query_map(("7", "x"), |row| row.get::<_, String>("detail")).unwrap();
+            let plan: Vec<String> = rows.map(Result::unwrap).collect();
+            assert!(plan.len() == 1 && plan[0].contains(index), "{sql}: {plan:?}");
+        }
+    }
 }

@@ -113,7 +113,7 @@ impl Control {
             address,
         };
         match control.reach().await {
-            Err(DatabaseError::Away(reason)) if control.replica.is_some() => {
+            Err(DatabaseError::Away(reason) | DatabaseError::Slow(reason)) if control.replica.is_some() => {
                 control.load_replica().await?;
                 let version = control.applied();
                 tracing::warn!(

@@ -58,6 +58,8 @@ pub(in crate::admin) enum Problem {
     TooMany { retry_after: Span },
     /// Nothing was changed: the database is out of reach.
     Away(String),
+    /// Nothing was changed: the database takes too long.
+    Slow(String),
     /// Nothing was changed: the database takes no more.
     Full(String),
     /// Nobody knows whether anything was changed.
@@ -155,6 +157,9 @@ impl Problem {
             Problem::Away(_) => {
                 (StatusCode::SERVICE_UNAVAILABLE, "database-away", "The database is out of reach")
             }
+            Problem::Slow(_) => {
+                (StatusCode::SERVICE_UNAVAILABLE, "database-slow", "The database takes too long for this")
+            }
             Problem::Full(_) => {
                 (StatusCode::SERVICE_UNAVAILABLE, "database-full", "The database takes no more")
             }
@@ -208,7 +213,9 @@ impl Problem {
                     .to_owned()
             }
             Problem::TooMany { .. } => "the header Retry-After says when to come back".to_owned(),
-            Problem::Away(why) | Problem::Full(why) => format!("{why}; nothing was changed"),
+            Problem::Away(why) | Problem::Slow(why) | Problem::Full(why) => {
+                format!("{why}; nothing was changed")
+            }
             Problem::Unknown(why) => {
                 format!("{why}; whether the change was made is not known: look before you ask again")
             }
@@ -305,6 +312,7 @@ impl From<DatabaseError> for Problem {
         match error {
             DatabaseError::Off => Problem::NoDatabase,
             DatabaseError::Full(_) => Problem::Full(error.to_string()),
+            DatabaseError::Slow(_) => Problem::Slow(error.to_string()),
             DatabaseError::Away(_) | DatabaseError::ReadOnly(_) | DatabaseError::Locked(_) => {
                 Problem::Away(error.to_string())
             }
@@ -340,6 +348,7 @@ impl From<ChangeError> for Problem {
             }
             ChangeError::Full(why) => Problem::Full(why),
             ChangeError::Away(why) => Problem::Away(why),
+            ChangeError::Slow(why) => Problem::Slow(why),
             ChangeError::Unknown(why) => Problem::Unknown(why),
             ChangeError::Other(error) => error.into(),
         }
