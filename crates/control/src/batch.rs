@@ -171,9 +171,10 @@ impl Making {
 
 fn check_condition(change: &Change, before: Option<&Document>) -> Result<(), ChangeError> {
     let current = before.map(|document| document.version);
-    let holds = match change.condition {
+    let holds = match &change.condition {
         Condition::Any => true,
-        Condition::IfVersion(version) => current == Some(version),
+        Condition::IfVersion(version) => current == Some(*version),
+        Condition::IfOneOf(versions) => current.is_some_and(|version| versions.contains(&version)),
         Condition::IfAbsent => current.is_none(),
         Condition::IfPresent => current.is_some(),
     };

@@ -42,13 +42,15 @@ pub struct Who {
 pub struct Action(Cow<'static, str>);
 
 /// What has to hold for a change to be made.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Condition {
     /// Nothing.
     #[default]
     Any,
     /// The document is the one that this change wrote.
     IfVersion(Version),
+    /// The document is one that one of these changes wrote. Of none, it never holds: then only a repetition is answered.
+    IfOneOf(Vec<Version>),
     /// There is no such document.
     IfAbsent,
     /// There is one.

@@ -7,7 +7,7 @@ mod tests;
 use axum::response::Response;
 use http::StatusCode;
 use serde_json::{Map, Value, json};
-use tollgate_control::{Action, Document, Kind};
+use tollgate_control::{Action, Condition, Document, Kind};
 
 use self::act::ActFields;
 use super::answers::{self, body_of, document_of, done, put_origin, tagged, written};
@@ -139,14 +139,24 @@ async fn reset(ask: Ask) -> Result<Response, Problem> {
 
 async fn act(ask: Ask, name: ActName) -> Result<Response, Problem> {
     let fields: ActFields = ask.json()?;
-    let body = fields.checked(name, moment::ms(ask.api.gate.now()))?;
+    let body = fields.checked(name)?;
+    let is_over = act::is_over(&body, moment::ms(ask.api.gate.now()));
     let id = body.subject.id();
     let text = serde_json::to_string(&body).map_err(|error| super::problem::internal(&error))?;
     let action = match name {
         ActName::Ban => Action::BAN,
         ActName::Boost => Action::BOOST,
     };
-    let changed = ask.api.control()?.change(ask.change(action, (Kind::Key, &id), Some(text))?).await?;
+    let mut change = ask.change(action, (Kind::Key, &id), Some(text))?;
+    if is_over {
+        // It may have been made in time, by the same request.
+        change.repeat.as_ref().ok_or_else(act::over)?;
+        change.condition = Condition::IfOneOf(Vec::new());
+    }
+    let changed = ask.api.control()?.change(change).await.map_err(|error| match error.into() {
+        Problem::Condition { .. } if is_over => act::over(),
+        other => other,
+    })?;
     let document = document_of(&changed)?;
     tagged(written(&changed), document.version, &told(document, moment::ms(ask.api.gate.now()))?)
 }
@@ -154,7 +164,7 @@ async fn act(ask: Ask, name: ActName) -> Result<Response, Problem> {
 async fn delete(ask: Ask) -> Result<Response, Problem> {
     let id = ask.id()?;
     let mut change = ask.change(Action::DELETE, (Kind::Key, id), None)?;
-    change.condition = ask.condition(Kind::Key, id).await?;
+    change.condition = ask.condition()?;
     let changed = ask.api.control()?.change(change).await.map_err(|error| match error.into() {
         Problem::NotFound(_) => Problem::NotFound("no key of this id is banned or boosted".to_owned()),
         other => other,
