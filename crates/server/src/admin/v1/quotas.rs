@@ -125,7 +125,7 @@ async fn write(ask: &Ask, record: &Record) -> Result<Changed, Problem> {
             changed => return Ok(changed?),
         }
     }
-    Err(Problem::Away("others keep changing the same quota".to_owned()))
+    Err(Problem::Away("others keep changing the same quota; nothing was changed".to_owned()))
 }
 
 async fn delete(ask: Ask) -> Result<Response, Problem> {
