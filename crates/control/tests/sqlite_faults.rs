@@ -3,7 +3,7 @@
 
 mod common;
 
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -185,4 +185,33 @@ async fn what_was_answered_survives_the_end_of_the_process() {
     let found = open(&copy.path().join("tollgate.db")).await.unwrap();
     assert_eq!(found.version().await, Ok(1));
     check_verifies(&found, 1).await;
+}
+
+/// What a process closes of a file takes along all locks that the process has on it, and without them another one may take the log away.
+#[tokio::test]
+async fn a_file_that_is_opened_again_keeps_its_locks() {
+    let stand = Stand::sqlite();
+    let first = stand.open().await;
+    make(&first, put(Kind::Quota, "a", "{}")).await;
+    let inode = format!(":{} ", std::fs::metadata(stand.path()).unwrap().ino());
+    let locks = || {
+        let locks = std::fs::read_to_string("/proc/locks").unwrap();
+        locks.lines().filter(|line| line.contains(&inode)).count()
+    };
+    assert!(locks() > 0, "there is nothing to lose");
+    let second = stand.open().await;
+    assert!(locks() > 0, "they are gone");
+    make(&second, put(Kind::Quota, "b", "{}")).await;
+    check_verifies(&first, 2).await;
+}
+
+#[tokio::test]
+async fn a_link_may_lead_to_a_file_that_is_not_there_yet() {
+    let folder = tempfile::tempdir().unwrap();
+    let (link, file) = (folder.path().join("link.db"), folder.path().join("file.db"));
+    std::os::unix::fs::symlink(&file, &link).unwrap();
+    let database = open(&link).await.unwrap();
+    make(&database, put(Kind::Quota, "a", "{}")).await;
+    let rights = std::fs::metadata(&file).unwrap().permissions().mode() & 0o777;
+    assert_eq!(rights, 0o600);
 }

@@ -5,6 +5,7 @@
 
 use std::fs::OpenOptions;
 use std::future::Future;
+use std::io::ErrorKind;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
@@ -147,8 +148,17 @@ fn block_on<F: Future>(future: F) -> F::Output {
 }
 
 fn open_writer(path: &Path, durability: Durability) -> Result<Connection, DatabaseError> {
-    // SQLite would let everybody read it. The files beside it get the rights of this one.
-    let made = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path);
+    // SQLite would let everybody read it. The files beside it get the rights of this one. One that is there is left to SQLite: whoever closes it
+    // elsewhere in a process takes away all locks that the process has on it.
+    let mut options = OpenOptions::new();
+    options.write(true).mode(0o600);
+    let made = match options.create_new(true).open(path) {
+        // A link to a file that is not there yet.
+        Err(error) if error.kind() == ErrorKind::AlreadyExists && !path.exists() => {
+            options.create_new(false).create(true).truncate(false).open(path)
+        }
+        made => made,
+    };
     if let Err(error) = made
         && !path.exists()
     {
