@@ -214,10 +214,13 @@ impl Admin {
             let Some(Value::Array(items)) = body.get_mut("items").map(Value::take) else {
                 return Err(Failure::Refused(Refusal::not_understood(&body)));
             };
+            // A page may have nothing to show, and go on all the same.
             let is_empty = items.is_empty();
             listed.items.extend(items);
-            listed.next = mark(&body["next"]);
-            if is_empty || listed.next.is_none() || listed.items.len() >= limit {
+            let next = mark(&body["next"]);
+            let is_stuck = is_empty && next == listed.next;
+            listed.next = next;
+            if is_stuck || listed.next.is_none() || listed.items.len() >= limit {
                 return Ok(listed);
             }
         }

@@ -123,18 +123,28 @@ fn a_key_is_named_as_check_names_it() {
 fn a_ban_is_lifted_by_its_id_or_its_key() {
     let (_, asked) = check(&["key", "lift", "00ff"], vec![ok(&json!({"version": 9}))]);
     assert_eq!(whats(&asked), ["DELETE /admin/v1/keys/00ff"]);
+    // The id is the same wherever it is made.
+    let key = ["key", "lift", "--policy", "search-standard", "--key", "user:4711"];
+    let (_, asked) = check(&key, vec![ok(&json!({"version": 9}))]);
+    assert_eq!(whats(&asked), ["DELETE /admin/v1/keys/f5395ca06da7d0e2855ae914bd415faf"]);
+    let key = ["key", "lift", "--domain", "api", "path=/login", "remote_address=192.0.2.7"];
+    let (_, asked) = check(&key, vec![ok(&json!({"version": 9}))]);
+    assert_eq!(whats(&asked), ["DELETE /admin/v1/keys/b6aed70b560a1b0faa8c5c3a80d39321"]);
+}
+
+#[test]
+fn a_list_goes_on_over_pages_with_nothing_to_show() {
     let page = |items: Value, next: Value| ok(&json!({"items": items, "next": next}));
-    let item =
-        |key: &str, id: &str| json!({"policy": "api", "key": key, "id": id, "until": "2090-01-01T00:00:00Z"});
-    let (_, asked) = check(
-        &["key", "lift", "--policy", "api", "--key", "acme"],
-        vec![
-            page(json!([item("bob", "01")]), json!("01")),
-            page(json!([item("acme", "02")]), json!(null)),
-            ok(&json!({"version": 9})),
-        ],
-    );
-    assert_eq!(whats(&asked)[1..], ["GET /admin/v1/keys?limit=100&after=01", "DELETE /admin/v1/keys/02"]);
+    let item = json!({"policy": "api", "key": "acme", "id": "03", "until": "2090-01-01T00:00:00Z"});
+    let pages =
+        vec![page(json!([]), json!("01")), page(json!([]), json!("02")), page(json!([item]), json!(null))];
+    let (told, asked) = check(&["key", "list"], pages);
+    assert!(told.contains("api acme"), "{told}");
+    assert_eq!(whats(&asked)[2], "GET /admin/v1/keys?limit=100&after=02");
+    // A server that does not get on is not asked for ever.
+    let (_, asked) =
+        check(&["key", "list", "--over"], vec![page(json!([]), json!("01")), page(json!([]), json!("01"))]);
+    assert_eq!(whats(&asked)[0], "GET /admin/v1/keys?over=true&limit=100");
 }
 
 #[test]

@@ -12,8 +12,8 @@ use tollgate_control::{Action, Condition, Document, Kind};
 use self::act::ActFields;
 use super::answers::{self, body_of, document_of, done, put_origin, tagged, written};
 use super::ask::{Ask, read_json};
-use super::operation::{Fields, Operation, PLAIN, Told, Verb};
-use super::pages::{AFTER, LIMIT, documents};
+use super::operation::{Fields, Form, Operation, PLAIN, Parameter, Told, Verb};
+use super::pages::{AFTER, LIMIT, documents_that};
 use super::problem::Problem;
 use super::{moment, usage};
 use crate::admin::documents::{ActName, KeySubjectBody};
@@ -21,12 +21,18 @@ use crate::admin::role::Role;
 use crate::metrics::Protocol;
 use crate::protocol::http::{Question, verdict_body};
 
+const OVER: Parameter = Parameter {
+    name: "over",
+    about: "Whether those are told of, too, that are over. If nothing is said, they are not.",
+    form: Form::Word(&["true", "false"]),
+};
+
 pub(super) const OPERATIONS: &[Operation] = &[
     Operation {
         path: "/keys",
         name: "listKeys",
         summary: "The keys that are banned or boosted.",
-        query: &[LIMIT, AFTER],
+        query: &[LIMIT, AFTER, OVER],
         answers: &[Told::json(200, "KeyPage")],
         handler: |ask| Box::pin(list(ask)),
         ..PLAIN
@@ -96,7 +102,10 @@ pub(super) const OPERATIONS: &[Operation] = &[
 ];
 
 async fn list(ask: Ask) -> Result<Response, Problem> {
-    documents(&ask, Kind::Key, |document, now_ms| told(document, now_ms).map(Value::Object)).await
+    let with_over = ask.query.text(OVER.name) == Some("true");
+    let is_wanted: fn(&Value) -> bool = if with_over { |_| true } else { |told| told["active"] == true };
+    let told = |document: &Document, now_ms| told(document, now_ms).map(Value::Object);
+    documents_that(&ask, Kind::Key, told, is_wanted).await
 }
 
 async fn inspect(ask: Ask) -> Result<Response, Problem> {

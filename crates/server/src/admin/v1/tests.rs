@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod described;
+mod listed;
 mod repeats;
 
 use std::collections::HashSet;
