@@ -17,7 +17,7 @@ use http::Method;
 use serde_json::{Value, json};
 
 pub(crate) use self::refusal::Refusal;
-use crate::client::{Answer, Ask, Client, Server};
+use crate::client::{Answer, Ask, Client, Server, is_here};
 use crate::failure::Failure;
 use crate::print_bytes;
 use crate::table::shown;
@@ -48,10 +48,9 @@ pub(crate) fn args() -> [Arg; 5] {
             .env("TOLLGATE_ADMIN_TOKEN")
             .hide_env_values(true)
             .help("The token to show; better in the variable or in a file"),
-        text("token-file")
-            .value_name("FILE")
-            .value_parser(value_parser!(PathBuf))
-            .help(format!("A file with the token [default: {TOKEN_FILE}, if it exists]")),
+        text("token-file").value_name("FILE").value_parser(value_parser!(PathBuf)).help(format!(
+            "A file with the token [default for a server on this machine: {TOKEN_FILE}, if it exists]"
+        )),
         text("ca")
             .value_name("FILE")
             .value_parser(value_parser!(PathBuf))
@@ -140,9 +139,10 @@ pub(crate) struct Admin {
 impl Admin {
     /// As the flags say. Nothing is sent yet.
     pub(crate) fn new(matches: &ArgMatches) -> Result<Admin, Failure> {
-        let token = token(matches)?;
+        let url = matches.get_one::<String>("server").map_or("", String::as_str);
+        let token = token(matches, url)?;
         let server = Server {
-            url: matches.get_one::<String>("server").map_or("", String::as_str),
+            url,
             token: token.as_deref(),
             ca: matches.get_one::<PathBuf>("ca").map(PathBuf::as_path),
         };
@@ -214,10 +214,13 @@ impl Admin {
             let Some(Value::Array(items)) = body.get_mut("items").map(Value::take) else {
                 return Err(Failure::Refused(Refusal::not_understood(&body)));
             };
+            // A page may have nothing to show, and go on all the same.
             let is_empty = items.is_empty();
             listed.items.extend(items);
-            listed.next = mark(&body["next"]);
-            if is_empty || listed.next.is_none() || listed.items.len() >= limit {
+            let next = mark(&body["next"]);
+            let is_stuck = is_empty && next == listed.next;
+            listed.next = next;
+            if is_stuck || listed.next.is_none() || listed.items.len() >= limit {
                 return Ok(listed);
             }
         }
@@ -340,12 +343,16 @@ fn read(answer: &Answer) -> Result<Reply, Failure> {
     }
 }
 
-/// The token of the flag, the variable, the file that is named, or the file that a server writes.
-fn token(matches: &ArgMatches) -> Result<Option<String>, Failure> {
+/// The token of the flag, the variable, the file that is named, or the file that a server writes. That last one is shown only to a server on this machine: it was
+/// written by one, and whoever is elsewhere would learn it.
+fn token(matches: &ArgMatches, url: &str) -> Result<Option<String>, Failure> {
     // A file that is named is meant, whatever the variable says.
     let named = matches.get_one::<PathBuf>("token-file").map(PathBuf::as_path);
     if let (None, Some(token)) = (named, matches.get_one::<String>("token")) {
         return Ok(Some(token.trim().to_owned()));
+    }
+    if named.is_none() && !is_here(url) {
+        return Ok(None);
     }
     let path = named.unwrap_or(Path::new(TOKEN_FILE));
     match std::fs::read_to_string(path) {

@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::io;
+use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,6 +24,7 @@ use tokio_rustls::TlsConnector;
 
 use crate::failure::Failure;
 
+const HTTPS: &str = "https://";
 /// A page of the largest documents.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 
@@ -93,14 +95,26 @@ enum Trouble {
     Sink(io::Error),
 }
 
+/// Whom a URL names.
+fn authority(url: &str) -> Option<Authority> {
+    let rest = url.strip_prefix(HTTPS).or_else(|| url.strip_prefix("http://")).unwrap_or(url);
+    rest.trim_end_matches('/').parse().ok()
+}
+
+/// Whether a URL names this machine, and nobody who could be elsewhere.
+pub(crate) fn is_here(url: &str) -> bool {
+    authority(url).is_some_and(|authority| {
+        let host = authority.host().trim_matches(['[', ']']);
+        host.eq_ignore_ascii_case("localhost")
+            || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+    })
+}
+
 impl Server<'_> {
     /// Somebody who will ask it. Nothing is sent yet.
     pub(crate) fn client(&self) -> Result<Client, Failure> {
-        let (tls, rest) = match self.url.strip_prefix("https://") {
-            Some(rest) => (Some(self.connector()?), rest),
-            None => (None, self.url.strip_prefix("http://").unwrap_or(self.url)),
-        };
-        let authority = rest.trim_end_matches('/').parse::<Authority>().map_err(|_| {
+        let tls = self.url.starts_with(HTTPS).then(|| self.connector()).transpose()?;
+        let authority = authority(self.url).ok_or_else(|| {
             Failure::Usage(format!("--server: \"{}\" is not an http:// or https:// address", self.url))
         })?;
         let token = self.token.map(|token| HeaderValue::try_from(format!("Bearer {token}"))).transpose();
@@ -274,3 +288,6 @@ where
     tokio::spawn(connection); // Ends with the sender, or with the runtime.
     Ok(sender)
 }
+
+#[cfg(test)]
+mod tests;

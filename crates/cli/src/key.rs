@@ -4,7 +4,7 @@ mod tell;
 
 use std::process::ExitCode;
 
-use clap::{Arg, ArgGroup, ArgMatches, Command, value_parser};
+use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command, value_parser};
 use serde_json::{Value, json};
 
 use crate::admin::{self, Admin, Condition, encoded};
@@ -62,7 +62,13 @@ pub(crate) fn command() -> Command {
             Command::new("list")
                 .about("List what is banned and boosted")
                 .after_help("Example: tollgate key list")
-                .args(admin::page_args()),
+                .args(admin::page_args())
+                .arg(
+                    Arg::new("over")
+                        .long("over")
+                        .action(ArgAction::SetTrue)
+                        .help("Also what is over already"),
+                ),
         )
         .subcommand(
             Command::new("lift")
@@ -154,7 +160,7 @@ fn act(name: &str, matches: &ArgMatches) -> Result<ExitCode, Failure> {
 
 fn list(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     let mut admin = Admin::new(matches)?;
-    let listed = admin.list(KEYS, &[], matches)?;
+    let listed = admin.list(KEYS, &[("over", matches.get_flag("over").then_some("true"))], matches)?;
     admin.print_list(&listed, |items| tell::list(items, moment::now()))
 }
 
@@ -167,22 +173,18 @@ fn lift(matches: &ArgMatches) -> Result<ExitCode, Failure> {
         _ if is_id => return Err(Failure::Usage("one ID at a time; KEY=VALUE need --domain".to_owned())),
         _ => {
             let wanted = subject::body(matches)?;
-            (find(&mut admin, &wanted)?, subject::told(&wanted))
+            let id = tollgate_server::key_id(&wanted);
+            let id = id.ok_or_else(|| Failure::Usage("this names no key".to_owned()))?;
+            (id, subject::told(&wanted))
         }
     };
-    let reply = admin.delete(&format!("{KEYS}/{}", encoded(&id)), Condition::Any)?;
-    admin.print(&reply.body, || format!("{}: lifted\n", shown(&told)))
-}
-
-/// What the server calls the key.
-fn find(admin: &mut Admin, wanted: &Value) -> Result<String, Failure> {
-    let listed = admin.list_up_to(KEYS, &[], usize::MAX, None)?;
-    let found = listed.items.iter().find(|item| subject::told(item) == subject::told(wanted));
-    match found.and_then(|item| item["id"].as_str()) {
-        Some(id) => Ok(id.to_owned()),
-        None => Err(Failure::Failed(format!(
+    let lifted = admin.delete(&format!("{KEYS}/{}", encoded(&id)), Condition::Any);
+    let reply = lifted.map_err(|failure| match failure {
+        Failure::Refused(refusal) if refusal.is_missing() => Failure::Failed(format!(
             "{} is neither banned nor boosted; `tollgate key list` says what is",
-            shown(&subject::told(wanted))
-        ))),
-    }
+            shown(&told)
+        )),
+        other => other,
+    })?;
+    admin.print(&reply.body, || format!("{}: lifted\n", shown(&told)))
 }

@@ -96,8 +96,10 @@ impl Making {
         let place = (change.kind, change.id.clone());
         let before = self.known.documents.get(&place).cloned();
         check_condition(change, before.as_ref())?;
-        let version = self.chain(change, *now_ms, before.as_ref());
-        let mut changed = Changed { version, before, document: None, is_repeat: false };
+        let previous = self.known.head.hash.clone();
+        let Head { version, hash } = self.chain(change, *now_ms, before.as_ref());
+        let mut changed =
+            Changed { version, hash, previous, before, document: None, is_repeat: false, is_finished: false };
         if change.kind.is_document() {
             changed.document = change.body.clone().map(|body| Document {
                 kind: change.kind,
@@ -130,7 +132,7 @@ impl Making {
     }
 
     /// Adds a row to the audit.
-    fn chain(&mut self, change: &Change, now_ms: i64, before: Option<&Document>) -> Version {
+    fn chain(&mut self, change: &Change, now_ms: i64, before: Option<&Document>) -> Head {
         let version = self.known.head.version + 1;
         let mut row = AuditRow {
             version,
@@ -148,7 +150,7 @@ impl Making {
         row.hash = chain::hash(&row);
         self.known.head = Head { version, hash: row.hash.clone() };
         self.rows.push(row);
-        version
+        self.known.head.clone()
     }
 
     fn remember(&mut self, change: &Change, now_ms: i64, changed: &Changed) {
@@ -169,9 +171,10 @@ impl Making {
 
 fn check_condition(change: &Change, before: Option<&Document>) -> Result<(), ChangeError> {
     let current = before.map(|document| document.version);
-    let holds = match change.condition {
+    let holds = match &change.condition {
         Condition::Any => true,
-        Condition::IfVersion(version) => current == Some(version),
+        Condition::IfVersion(version) => current == Some(*version),
+        Condition::IfOneOf(versions) => current.is_some_and(|version| versions.contains(&version)),
         Condition::IfAbsent => current.is_none(),
         Condition::IfPresent => current.is_some(),
     };

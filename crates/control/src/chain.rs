@@ -9,9 +9,11 @@ use crate::error::DatabaseError;
 
 /// The newest version, and the hash of its row.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Head {
-    pub(crate) version: Version,
-    pub(crate) hash: String,
+pub struct Head {
+    /// The number of the newest change; 0 before the first.
+    pub version: Version,
+    /// The hash of its row. Who was here before and finds another one at the same version has another history.
+    pub hash: String,
 }
 
 impl Head {

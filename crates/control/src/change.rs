@@ -42,13 +42,15 @@ pub struct Who {
 pub struct Action(Cow<'static, str>);
 
 /// What has to hold for a change to be made.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Condition {
     /// Nothing.
     #[default]
     Any,
     /// The document is the one that this change wrote.
     IfVersion(Version),
+    /// The document is one that one of these changes wrote. Of none, it never holds: then only a repetition is answered.
+    IfOneOf(Vec<Version>),
     /// There is no such document.
     IfAbsent,
     /// There is one.
@@ -69,12 +71,18 @@ pub struct Repeat {
 pub struct Changed {
     /// Its number.
     pub version: Version,
+    /// The hash of its row in the audit,
+    pub hash: String,
+    /// and of the one that it follows: what has to be in force before it.
+    pub previous: String,
     /// The document before.
     pub before: Option<Document>,
     /// The document after. None if it was deleted, or if it was an act without one.
     pub document: Option<Document>,
     /// Whether it was made when it was asked for before, and not now.
     pub is_repeat: bool,
+    /// Whether what it asks for beyond the database was done then: see [`Database::finish`](crate::Database::finish).
+    pub is_finished: bool,
 }
 
 impl Action {

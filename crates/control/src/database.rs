@@ -12,7 +12,7 @@ use crate::address::DatabaseAddress;
 use crate::audit::{self, AuditFilter, AuditRow};
 use crate::batch::Asked;
 use crate::chain::Head;
-use crate::change::{Change, Changed};
+use crate::change::{Change, Changed, Repeat, Who};
 use crate::document::{self, Document, Kind, Stored, Version};
 use crate::driver::{Driver, Durability, Postgres, PostgresAccess, Sqlite, Value};
 use crate::error::{ChangeError, DatabaseError};
@@ -104,6 +104,19 @@ impl Database {
         outcomes
     }
 
+    /// Notes down that what a change asks for beyond the database is done, for when it is asked for again. Nothing without a key for that.
+    pub async fn finish(
+        &self,
+        who: &Who,
+        repeat: Option<&Repeat>,
+        version: Version,
+    ) -> Result<(), DatabaseError> {
+        let Some(Repeat { key, .. }) = repeat else { return Ok(()) };
+        let sql = "UPDATE repeats SET finished = 1 WHERE who = ? AND key = ? AND version = ?";
+        let values = [Value::Text(&who.name), Value::Text(key), Value::version(version)?];
+        self.driver.execute(sql, &values).await
+    }
+
     async fn enqueue(
         &self,
         change: Change,
@@ -151,9 +164,9 @@ impl Database {
         }
     }
 
-    /// All documents, by kind and id, and the version that they are of: as it was at one moment.
-    pub async fn load(&self, each: impl FnMut(Document) + Send) -> Result<Version, DatabaseError> {
-        load(&self.driver, each).await.map(|head| head.version)
+    /// All documents, by kind and id, and the head that they are of: as it was at one moment.
+    pub async fn load(&self, each: impl FnMut(Document) + Send) -> Result<Head, DatabaseError> {
+        load(&self.driver, each).await
     }
 
     /// What was changed after this version, in order: so many, or as many as fit into a page.
@@ -231,11 +244,16 @@ impl Database {
 
     /// The newest version.
     pub async fn version(&self) -> Result<Version, DatabaseError> {
-        head(&self.driver).await.map(|head| head.version)
+        self.head().await.map(|head| head.version)
+    }
+
+    /// The newest version, and the hash of its row.
+    pub async fn head(&self) -> Result<Head, DatabaseError> {
+        head(&self.driver).await
     }
 
     /// The hash of a version's row, if there is one: who was here before and finds another has another history.
-    pub(crate) async fn hash_of(&self, version: Version) -> Result<Option<String>, DatabaseError> {
+    pub async fn hash_of(&self, version: Version) -> Result<Option<String>, DatabaseError> {
         if version == 0 {
             return Ok(Some(Head::first(&self.fleet).hash));
         }

@@ -13,6 +13,9 @@ pub enum DatabaseError {
     /// It cannot be reached now, or does not answer in time.
     #[error("the database cannot be reached: {0}")]
     Away(String),
+    /// It is there, and has given up on what it was asked: that takes too long.
+    #[error("the database takes too long: {0}")]
+    Slow(String),
     /// It has no room.
     #[error("the database is full: {0}")]
     Full(String),
@@ -70,6 +73,9 @@ pub enum ChangeError {
     /// The database cannot be reached, or takes no changes now. Nothing was changed.
     #[error("{0}; nothing was changed")]
     Away(String),
+    /// The database is there, and has given up. Nothing was changed.
+    #[error("{0}; nothing was changed")]
+    Slow(String),
     /// The database was lost while it was about to confirm, and did not come back in time to be asked.
     #[error("{0}; whether the change was made is not known: read it again before asking again")]
     Unknown(String),
@@ -82,6 +88,7 @@ impl From<DatabaseError> for ChangeError {
     fn from(error: DatabaseError) -> ChangeError {
         match error {
             DatabaseError::Full(_) => ChangeError::Full(error.to_string()),
+            DatabaseError::Slow(_) => ChangeError::Slow(error.to_string()),
             DatabaseError::Away(_) | DatabaseError::ReadOnly(_) | DatabaseError::Locked(_) => {
                 ChangeError::Away(error.to_string())
             }

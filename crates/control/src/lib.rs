@@ -34,6 +34,7 @@ mod writer;
 
 pub use address::{AddressError, DatabaseAddress, PostgresAddress, Secret, SslMode};
 pub use audit::{AuditFilter, AuditRow};
+pub use chain::Head;
 pub use change::{Action, Change, Changed, Condition, REPEATS_KEPT_MS, Repeat, Who};
 pub use database::{Database, DatabaseSettings};
 pub use document::{BODY_BYTES_MAX, Document, ID_BYTES_MAX, Kind, TEXT_BYTES_MAX, UnknownKind, Version};

@@ -50,7 +50,12 @@ impl Replica {
 
     /// The version that it is a copy of. 0 if it is of none.
     pub async fn version(&self) -> Result<Version, DatabaseError> {
-        database::head(&self.driver).await.map(|head| head.version)
+        self.head().await.map(|head| head.version)
+    }
+
+    /// The same, and the hash of its row.
+    pub async fn head(&self) -> Result<Head, DatabaseError> {
+        database::head(&self.driver).await
     }
 
     /// The fleet that it is a copy of. One that nobody else has, if it is of none.
@@ -59,9 +64,9 @@ impl Replica {
         rows.into_iter().next().map(|mut row| row.text(0)).transpose().map(Option::unwrap_or_default)
     }
 
-    /// All documents, by kind and id, and the version that they are of.
-    pub async fn load(&self, each: impl FnMut(Document) + Send) -> Result<Version, DatabaseError> {
-        database::load(&self.driver, each).await.map(|head| head.version)
+    /// All documents, by kind and id, and the head that they are of.
+    pub async fn load(&self, each: impl FnMut(Document) + Send) -> Result<Head, DatabaseError> {
+        database::load(&self.driver, each).await
     }
 
     /// Makes these changes here, too, all or none. What it knows already is passed over. Returns the version after them. An error if something is
@@ -81,7 +86,7 @@ impl Replica {
 
     /// Becomes what the database is, by as few changes as that takes. Returns the version.
     pub async fn catch_up(&self, database: &Database) -> Result<Version, DatabaseError> {
-        let (here, there) = (database::head(&self.driver).await?, database.version().await?);
+        let (here, there) = (self.head().await?, database.version().await?);
         let is_same = self.fleet().await? == database.fleet()
             && database.hash_of(here.version).await?.as_ref() == Some(&here.hash);
         if !is_same || there.saturating_sub(here.version) > BEHIND_MAX {

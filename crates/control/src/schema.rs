@@ -11,7 +11,7 @@ const SETTINGS: &str =
     "CREATE TABLE settings (name TEXT COLLATE BINARY NOT NULL PRIMARY KEY, value TEXT NOT NULL)";
 
 /// What made each schema of the one before. A statement that was released is never touched again.
-const MIGRATIONS: &[&[&str]] = &[DOCUMENTS, DURABLE];
+const MIGRATIONS: &[&[&str]] = &[DOCUMENTS, DURABLE, ACTS];
 
 /// What operators decide.
 const DOCUMENTS: &[&str] = &[
@@ -48,6 +48,14 @@ const DURABLE: &[&str] = &[
     "CREATE INDEX usage_days_by_age ON usage_days (day)",
     "CREATE TABLE commits (
         writer TEXT COLLATE BINARY NOT NULL PRIMARY KEY, number BIGINT NOT NULL, at BIGINT NOT NULL)",
+];
+
+/// Whether all that a change asks for beyond the database is done; and ways to what somebody has changed, or what was changed under an id of any kind. There is
+/// none by time: it would be taken also where it finds nearly everything, which then has to be put in order for every page.
+const ACTS: &[&str] = &[
+    "ALTER TABLE repeats ADD COLUMN finished BIGINT NOT NULL DEFAULT 0",
+    "CREATE INDEX audit_by_who ON audit (who, version)",
+    "CREATE INDEX audit_by_id ON audit (id, version)",
 ];
 
 /// Makes the tables what they have to be. Returns the fleet to which the database belongs.

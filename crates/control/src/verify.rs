@@ -8,6 +8,7 @@ use std::collections::hash_map::Entry;
 
 use blake3::Hasher;
 use thiserror::Error;
+use tokio::task::spawn_blocking;
 
 use crate::audit::AuditRow;
 use crate::chain::{self, Head};
@@ -109,26 +110,23 @@ pub(crate) async fn verify(
 ) -> Result<Verified, VerifyError> {
     let (scan, mut pages) = Scan::new(true);
     let check = async move {
-        let mut walk: Option<Walk<'_>> = None;
+        let mut walk = None;
         while let Some(page) = pages.recv().await {
-            match (page, &mut walk) {
-                (Scanned::Head { head, fleet }, walk) => *walk = Some(Walk::new(head, &fleet, anchor)),
-                (Scanned::Audit(rows), Some(walk)) => {
-                    for row in rows {
-                        walk.row(row)?;
-                    }
-                    progress(walk.last.version);
-                }
-                (Scanned::Documents(documents), Some(walk)) => {
-                    for document in documents {
-                        walk.document(document)?;
-                    }
-                }
-                (Scanned::End, Some(walk)) => return walk.end().map(Some),
+            let has_rows = matches!(page, Scanned::Audit(_));
+            let walked = match (page, walk) {
+                (Scanned::Head { head, fleet }, _) => (Walk::new(head, &fleet, anchor.cloned()), None),
+                (page, Some(begun)) => take(begun, page).await?,
                 (_, None) => break,
+            };
+            if let (_, verified @ Some(_)) = walked {
+                return Ok(verified);
             }
+            if has_rows {
+                progress(walked.0.last.version);
+            }
+            walk = Some(walked.0);
         }
-        Ok::<_, Fault>(None)
+        Ok::<_, VerifyError>(None)
     };
     let (scanned, checked) = tokio::join!(driver.snapshot(scan), check);
     // What was found counts, even if the rest cannot be read.
@@ -137,15 +135,22 @@ pub(crate) async fn verify(
     checked.ok_or_else(|| DatabaseError::Other("it was not read to its end".to_owned()).into())
 }
 
+/// Takes one page more. Hashing it takes a while, and whoever asks may be on a thread that has others to serve.
+async fn take(mut walk: Walk, page: Scanned) -> Result<(Walk, Option<Verified>), VerifyError> {
+    let walked = spawn_blocking(move || walk.take(page).map(|verified| (walk, verified))).await;
+    Ok(walked
+        .map_err(|error| DatabaseError::Other(format!("it was not looked at to its end: {error}")))??)
+}
+
 /// A document as the chain tells of it.
 struct Told {
     version: Version,
     digest: [u8; 16],
 }
 
-struct Walk<'a> {
+struct Walk {
     stated: Head,
-    anchor: Option<&'a Anchor>,
+    anchor: Option<Anchor>,
     /// The last row that fits.
     last: Head,
     /// What documents there should be, by the hash of kind and id: their names would take much room. Those not yet seen.
@@ -154,10 +159,23 @@ struct Walk<'a> {
     is_chain_checked: bool,
 }
 
-impl<'a> Walk<'a> {
-    fn new(stated: Head, fleet: &str, anchor: Option<&'a Anchor>) -> Walk<'a> {
+impl Walk {
+    fn new(stated: Head, fleet: &str, anchor: Option<Anchor>) -> Walk {
         let last = Head::first(fleet);
         Walk { stated, anchor, last, told: HashMap::new(), documents: 0, is_chain_checked: false }
+    }
+
+    /// At the end, what was found.
+    fn take(&mut self, page: Scanned) -> Result<Option<Verified>, Fault> {
+        match page {
+            Scanned::Head { .. } => {}
+            Scanned::Audit(rows) => rows.into_iter().try_for_each(|row| self.row(row))?,
+            Scanned::Documents(documents) => {
+                documents.into_iter().try_for_each(|document| self.document(document))?;
+            }
+            Scanned::End => return self.end().map(Some),
+        }
+        Ok(None)
     }
 
     fn row(&mut self, row: Row) -> Result<(), Fault> {
@@ -178,7 +196,8 @@ impl<'a> Walk<'a> {
         if row.previous != self.last.hash {
             return Err(Fault::Unlinked(expected));
         }
-        if self.anchor.is_some_and(|anchor| anchor.version == row.version && anchor.hash != row.hash) {
+        if self.anchor.as_ref().is_some_and(|anchor| anchor.version == row.version && anchor.hash != row.hash)
+        {
             return Err(Fault::Anchor(row.version));
         }
         if is_document(&row.kind) {
@@ -204,7 +223,7 @@ impl<'a> Walk<'a> {
             // Rows that the head knows of and that are not there were removed; anything else was done to the head.
             return Err(Fault::Head { stated: self.stated.version, last: self.last.version });
         }
-        match self.anchor {
+        match &self.anchor {
             Some(anchor) if anchor.version > self.last.version => Err(Fault::Anchor(anchor.version)),
             _ => Ok(()),
         }

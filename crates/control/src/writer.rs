@@ -199,12 +199,15 @@ impl Batch {
             let key = change.repeat.as_ref().map(|repeat| Value::Text(&repeat.key));
             places.extend(key.map(|key| [Value::Text(&change.who.name), key]));
         }
-        let select = "SELECT who, key, fingerprint, version, at FROM repeats WHERE (who, key) IN (VALUES ";
+        let select =
+            "SELECT who, key, fingerprint, version, at, finished FROM repeats WHERE (who, key) IN (VALUES ";
         let mut found = HashMap::new();
         for mut row in by_rows(session, select, &places, ")").await? {
             let place = (row.text(0)?, row.text(1)?);
             let (fingerprint, version, at_ms) = (row.text(2)?, row.version(3)?, row.integer(4)?);
+            let is_finished = row.integer(5)? != 0;
             if let Some(changed) = changed_at(session, version).await? {
+                let changed = Changed { is_finished, ..changed };
                 found.insert(place, Repeated { fingerprint, at_ms, changed });
             }
         }
@@ -225,7 +228,9 @@ async fn changed_at(session: &mut Session<'_>, version: Version) -> Result<Optio
     let before = session.query(&select, &values).await?;
     let before = before.into_iter().next().map(AuditRow::read).transpose()?;
     let before = before.and_then(|row| row.document());
-    Ok(Some(Changed { version, before, document: row.document(), is_repeat: true }))
+    let document = row.document();
+    let AuditRow { hash, previous, .. } = row;
+    Ok(Some(Changed { version, hash, previous, before, document, is_repeat: true, is_finished: false }))
 }
 
 /// The head of the audit. Until the end of the transaction nobody else can move it.
@@ -253,7 +258,7 @@ async fn write(session: &mut Session<'_>, plan: &Plan) -> Result<(), DatabaseErr
     }
     let insert = "INSERT INTO repeats (who, key, fingerprint, version, at) VALUES ";
     let or_else = " ON CONFLICT (who, key) DO UPDATE \
-        SET fingerprint = excluded.fingerprint, version = excluded.version, at = excluded.at";
+        SET fingerprint = excluded.fingerprint, version = excluded.version, at = excluded.at, finished = 0";
     by_rows(session, insert, &repeats, or_else).await?;
     set_head(session, &plan.head).await
 }

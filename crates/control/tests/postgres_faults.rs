@@ -178,10 +178,40 @@ async fn whoever_holds_the_head_is_waited_for_but_not_for_ever() {
         "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%pg_sleep(4)%' AND wait_event = 'PgSleep'";
     tollgate_testkit::real::until("somebody holds it", || (server.sql(sleeping) == "1").then_some(()));
     let refused = database.change(put(Kind::Quota, "a", "{}"), NOW_MS).await;
-    assert!(matches!(refused, Err(ChangeError::Away(_))), "{refused:?}");
+    assert!(matches!(refused, Err(ChangeError::Slow(_))), "{refused:?}");
     assert_eq!(database.version().await, Ok(0));
     holder.join().unwrap();
     assert_eq!(make(&database, put(Kind::Quota, "a", "{}")).await.version, 1);
+}
+
+/// A question that takes too long is said to be one, and costs nobody a connection.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_takes_too_long_does_not_make_the_server_away() {
+    let server = PostgresServer::start();
+    let database = open_impatient(&server.url()).await;
+    make(&database, put(Kind::Quota, "a", "{}")).await;
+    let connections = "SELECT string_agg(CAST(pid AS TEXT), ' ' ORDER BY pid) FROM pg_stat_activity WHERE application_name = 'tollgate'";
+    let listening = "SELECT count(*) FROM pg_stat_activity WHERE query = 'LISTEN tollgate'";
+    tollgate_testkit::real::until("it listens", || (server.sql(listening) == "1").then_some(()));
+    let before = server.sql(connections);
+    let holder = std::thread::spawn({
+        let mut psql = server.tool("psql", "tollgate");
+        psql.args(["-Xq", "-d", "tollgate", "-c", "BEGIN; LOCK TABLE audit; SELECT pg_sleep(3)"]);
+        move || psql.output().expect("psql")
+    });
+    let sleeping =
+        "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%pg_sleep(3)%' AND wait_event = 'PgSleep'";
+    tollgate_testkit::real::until("somebody holds it", || (server.sql(sleeping) == "1").then_some(()));
+    let late = database.since(0, 10).await;
+    let told = late.clone().map(drop).map_err(|error| error.to_string());
+    assert!(matches!(late, Err(DatabaseError::Slow(_))), "{late:?}");
+    assert!(told.is_err_and(|told| told.starts_with("the database takes too long: ")));
+    // All else goes on, over the same connections.
+    assert_eq!(database.version().await, Ok(1));
+    assert_eq!(server.sql(connections), before);
+    holder.join().unwrap();
+    assert_eq!(database.since(0, 10).await.map(|rows| rows.len()), Ok(1));
+    assert_eq!(server.sql(connections), before);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

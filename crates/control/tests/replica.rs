@@ -11,8 +11,8 @@ on_both!(it_becomes_what_the_database_is, it_is_copied_anew_where_the_history_is
 
 async fn loaded(replica: &Replica) -> (u64, Vec<Document>) {
     let mut documents = Vec::new();
-    let version = replica.load(|document| documents.push(document)).await.unwrap();
-    (version, documents)
+    let head = replica.load(|document| documents.push(document)).await.unwrap();
+    (head.version, documents)
 }
 
 async fn check_same(replica: &Replica, database: &Database) {

@@ -3,9 +3,11 @@
 
 mod common;
 
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use common::{NOW_MS, Small, Stand, check_verifies, fill, make, put};
 use tollgate_control::{ChangeError, Database, DatabaseAddress, DatabaseError, DatabaseSettings, Kind};
@@ -60,6 +62,34 @@ async fn a_process_that_holds_the_file_is_waited_for_but_not_for_ever() {
     assert_eq!(make(&database, put(Kind::Quota, "a", "{}")).await.version, 2);
 }
 
+/// Another process that writes one change after the other leaves the file free only for moments.
+#[tokio::test]
+async fn a_process_that_writes_all_the_time_keeps_nobody_out() {
+    let stand = Stand::sqlite();
+    let database = stand.open().await;
+    let stop = Arc::new(AtomicBool::new(false));
+    let busy = std::thread::spawn({
+        let (path, stop) = (stand.path(), Arc::clone(&stop));
+        move || {
+            let other = rusqlite::Connection::open(path).unwrap();
+            other.busy_timeout(Duration::from_mins(1)).unwrap();
+            while !stop.load(Ordering::Relaxed) {
+                other.execute_batch("BEGIN IMMEDIATE").unwrap();
+                std::thread::sleep(Duration::from_millis(4));
+                other.execute_batch("COMMIT").unwrap();
+                std::thread::sleep(Duration::from_micros(100));
+            }
+        }
+    });
+    for number in 0..30 {
+        let changed = database.change(put(Kind::Quota, &format!("{number}"), "{}"), NOW_MS).await;
+        assert!(changed.is_ok(), "{number}: {changed:?}");
+    }
+    stop.store(true, Ordering::Relaxed);
+    busy.join().unwrap();
+    check_verifies(&database, 30).await;
+}
+
 #[tokio::test]
 async fn reading_goes_on_while_all_is_read_and_written() {
     let stand = Stand::sqlite();
@@ -69,7 +99,7 @@ async fn reading_goes_on_while_all_is_read_and_written() {
     let (mut at_first, mut count) = (None, 0);
     let handle = tokio::runtime::Handle::current();
     let inner = Arc::clone(&database);
-    let version = database
+    let head = database
         .load(|_| {
             count += 1;
             if at_first.is_none() {
@@ -82,7 +112,7 @@ async fn reading_goes_on_while_all_is_read_and_written() {
             }
         })
         .await;
-    assert_eq!((version, count), (Ok(3_000), 3_000));
+    assert_eq!((head.map(|head| head.version), count), (Ok(3_000), 3_000));
     assert!(at_first.unwrap().await.unwrap().is_some());
 }
 
@@ -155,4 +185,33 @@ async fn what_was_answered_survives_the_end_of_the_process() {
     let found = open(&copy.path().join("tollgate.db")).await.unwrap();
     assert_eq!(found.version().await, Ok(1));
     check_verifies(&found, 1).await;
+}
+
+/// What a process closes of a file takes along all locks that the process has on it, and without them another one may take the log away.
+#[tokio::test]
+async fn a_file_that_is_opened_again_keeps_its_locks() {
+    let stand = Stand::sqlite();
+    let first = stand.open().await;
+    make(&first, put(Kind::Quota, "a", "{}")).await;
+    let inode = format!(":{} ", std::fs::metadata(stand.path()).unwrap().ino());
+    let locks = || {
+        let locks = std::fs::read_to_string("/proc/locks").unwrap();
+        locks.lines().filter(|line| line.contains(&inode)).count()
+    };
+    assert!(locks() > 0, "there is nothing to lose");
+    let second = stand.open().await;
+    assert!(locks() > 0, "they are gone");
+    make(&second, put(Kind::Quota, "b", "{}")).await;
+    check_verifies(&first, 2).await;
+}
+
+#[tokio::test]
+async fn a_link_may_lead_to_a_file_that_is_not_there_yet() {
+    let folder = tempfile::tempdir().unwrap();
+    let (link, file) = (folder.path().join("link.db"), folder.path().join("file.db"));
+    std::os::unix::fs::symlink(&file, &link).unwrap();
+    let database = open(&link).await.unwrap();
+    make(&database, put(Kind::Quota, "a", "{}")).await;
+    let rights = std::fs::metadata(&file).unwrap().permissions().mode() & 0o777;
+    assert_eq!(rights, 0o600);
 }

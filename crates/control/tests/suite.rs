@@ -6,6 +6,7 @@ mod common;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use common::{NOW_MS, Stand, ann, check_verifies, delete, everything, make, provided, put, repeatable};
 use tollgate_control::{
@@ -28,6 +29,7 @@ on_both!(
     writers_leave_no_gap_and_lose_nothing,
     what_is_loaded_is_of_one_moment,
     nodes_are_known_while_they_are_heard_of,
+    an_older_schema_is_brought_up_to_date,
     a_newer_schema_and_a_strange_table_are_refused,
 );
 
@@ -171,10 +173,22 @@ async fn a_repetition_is_answered_and_not_made(stand: &Stand) {
     let outcomes: Vec<_> = outcomes.into_iter().map(|outcome| outcome.unwrap()).collect();
     assert_eq!((outcomes[0].version, outcomes[1].version), (6, 6));
     assert_eq!((outcomes[0].is_repeat, outcomes[1].is_repeat), (false, true));
+    // As long as it is not said that it is done, it is not.
+    let again = make(&database, reset()).await;
+    assert!(again.is_repeat && !again.is_finished);
+    let is_finished = async |change: Change| database.change(change, NOW_MS).await.unwrap().is_finished;
+    database.finish(&ann(), reset().repeat.as_ref(), 5).await.unwrap();
+    assert!(!is_finished(reset()).await, "another one was done");
+    database.finish(&ann(), None, 6).await.unwrap();
+    assert!(!is_finished(reset()).await, "nobody knows which");
+    database.finish(&ann(), reset().repeat.as_ref(), 6).await.unwrap();
+    assert!(is_finished(reset()).await);
+    assert!(!is_finished(asked()).await);
 
     // After a day the key is free, and the old one is thrown away.
     let later_ms = NOW_MS + REPEATS_KEPT_MS + 2;
-    assert_eq!(database.change(other, later_ms).await.unwrap().version, 7);
+    let changed = database.change(other.clone(), later_ms).await.unwrap();
+    assert_eq!((changed.version, changed.is_finished), (7, false));
     assert_eq!(stand.sql("SELECT count(*) FROM repeats"), "1");
     check_verifies(&database, 7).await;
 }
@@ -299,9 +313,9 @@ async fn writers_leave_no_gap_and_lose_nothing(stand: &Stand) {
     }
     let watcher = tokio::spawn(watch_for_gaps(Arc::clone(&nodes[1]), 6 * ROUNDS * 2 + 1));
     for writer in writers {
-        writer.await.unwrap();
+        writer.await.expect("a writer");
     }
-    watcher.await.unwrap();
+    watcher.await.expect("the watcher");
     let sum = nodes[2].document(Kind::Policy, "sum").await.unwrap().unwrap();
     assert_eq!(sum.body, (6 * ROUNDS).to_string());
     check_verifies(&nodes[0], 6 * ROUNDS * 2 + 1).await;
@@ -315,7 +329,7 @@ async fn add_one(database: &Database) {
         match database.change(change, NOW_MS).await {
             Ok(_) => return,
             Err(ChangeError::Condition { .. }) => {}
-            Err(error) => panic!("{error}"),
+            Err(error) => panic!("{error:?}"),
         }
     }
 }
@@ -324,8 +338,10 @@ async fn add_one(database: &Database) {
 async fn watch_for_gaps(database: Arc<Database>, last: u64) {
     let mut seen = 0;
     while seen < last {
-        let version = database.version().await.unwrap();
-        let rows = database.since(seen, 1_000).await.unwrap();
+        // The writers need the machine, too.
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        let version = database.version().await.expect("the version");
+        let rows = database.since(seen, 1_000).await.expect("what was changed");
         for row in &rows {
             assert_eq!(row.version, seen + 1);
             seen = row.version;
@@ -395,12 +411,46 @@ async fn nodes_are_known_while_they_are_heard_of(stand: &Stand) {
     assert_eq!(database.version().await, Ok(0));
 }
 
+/// As the tables were before there was a third schema.
+async fn an_older_schema_is_brought_up_to_date(stand: &Stand) {
+    let database = stand.open().await;
+    make(&database, repeatable("key", "f", put(Kind::Quota, "a", "{}"))).await;
+    drop(database);
+    stand.sql("ALTER TABLE repeats DROP COLUMN finished");
+    stand.sql("DROP INDEX audit_by_who; DROP INDEX audit_by_id");
+    stand.sql("UPDATE settings SET value = '2' WHERE name = 'schema'");
+    let database = stand.open().await;
+    let again = make(&database, repeatable("key", "f", put(Kind::Quota, "a", "{}"))).await;
+    assert!(again.is_repeat && !again.is_finished);
+    assert_eq!(stand.sql("SELECT value FROM settings WHERE name = 'schema'"), "3");
+    check_verifies(&database, 1).await;
+}
+
 async fn a_newer_schema_and_a_strange_table_are_refused(stand: &Stand) {
     drop(stand.open().await);
     stand.sql("UPDATE settings SET value = '99' WHERE name = 'schema'");
     let opened = Database::open(DatabaseSettings::new(stand.address())).await.map(drop);
-    assert_eq!(opened, Err(DatabaseError::Newer { found: 99, known: 2 }));
+    assert_eq!(opened, Err(DatabaseError::Newer { found: 99, known: 3 }));
     stand.sql("DELETE FROM settings");
     let opened = Database::open(DatabaseSettings::new(stand.address())).await.map(drop);
     assert!(matches!(opened, Err(DatabaseError::Settings(_))), "{opened:?}");
+}
+
+/// What one has changed, or what was changed under an id, is found without a look at everything else, and in order.
+#[tokio::test]
+async fn the_audit_has_a_way_to_who_and_to_what() {
+    let stand = Stand::sqlite();
+    drop(stand.open().await);
+    let file = rusqlite::Connection::open(stand.path()).unwrap();
+    for (column, index) in [("who", "audit_by_who"), ("id", "audit_by_id")] {
+        for (beyond, order) in [(">", "ASC"), ("<", "DESC")] {
+            let sql = format!(
+                "EXPLAIN QUERY PLAN SELECT * FROM audit WHERE version {beyond} ? AND {column} = ? ORDER BY version {order} LIMIT 9"
+            );
+            let mut statement = file.prepare(&sql).unwrap();
+            let rows = statement.query_map(("7", "x"), |row| row.get::<_, String>("detail")).unwrap();
+            let plan: Vec<String> = rows.map(Result::unwrap).collect();
+            assert!(plan.len() == 1 && plan[0].contains(index), "{sql}: {plan:?}");
+        }
+    }
 }

@@ -4,6 +4,9 @@
 #[macro_use]
 mod common;
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use common::{NOW_MS, Stand, delete, make, put};
 use tollgate_control::{Action, Anchor, Change, Database, Fault, Kind, VerifyError};
 
@@ -139,4 +142,23 @@ async fn what_was_kept_elsewhere_has_to_be_on_the_chain(stand: &Stand) {
     database.change(put(Kind::Policy, "p", "[]"), NOW_MS).await.unwrap();
     let found = database.verify(Some(&verified.head), |_| {}).await;
     assert_eq!(found, Err(VerifyError::Fault(Fault::Anchor(8))));
+}
+
+/// As long as no thread is free for it, nothing is hashed: not on one that has others to serve.
+#[test]
+fn it_keeps_no_thread_from_others() {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).enable_all().build().unwrap();
+    runtime.block_on(async {
+        let stand = Stand::sqlite();
+        let database = Arc::new(history(&stand).await);
+        let (free, wait) = std::sync::mpsc::channel::<()>();
+        let busy = tokio::task::spawn_blocking(move || wait.recv().is_ok());
+        let verifying = tokio::spawn(async move { database.verify(None, |_| {}).await });
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        assert!(!verifying.is_finished(), "somebody else has done it");
+        drop(free);
+        busy.await.unwrap();
+        assert_eq!(verifying.await.unwrap().map(|verified| verified.rows), Ok(8));
+    });
 }

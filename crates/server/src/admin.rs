@@ -28,6 +28,7 @@ use http::{HeaderMap, Method, StatusCode, Uri};
 use serde::Serialize;
 use tollgate::policy::{Place, Snapshot};
 
+pub use self::documents::key_id;
 pub(crate) use self::guard::Guard;
 pub use self::hosts::AdminHost;
 pub(crate) use self::hosts::Hosts;

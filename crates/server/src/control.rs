@@ -1,8 +1,9 @@
 //! What operators decide at run time, in force: documents of the database become tenants, bans, switches and rules of the engine.
 //!
 //! Whoever takes a change writes it to the database and applies it before it answers. All others hear of it, or ask for the version now and then, and
-//! apply what they have not. Changes are applied in the order of their versions, each once, and never backwards. No decision waits for any of this: while the
-//! database is away, everybody goes on with what is in memory, and a node that starts then begins with its own copy.
+//! apply what they have not. Changes are applied in the order of their versions, each once, and never backwards; a change has to follow, by its hash, the one
+//! that is in force. If it does not, the database has another history than it had, such as that of a backup, and all of it is loaded anew. No decision waits for
+//! any of this: while the database is away, everybody goes on with what is in memory, and a node that starts then begins with its own copy.
 
 mod apply;
 mod follow;
@@ -20,7 +21,7 @@ use thiserror::Error;
 use tokio::sync::Notify;
 use tollgate_control::{
     Change, ChangeError, Changed, Database, DatabaseAddress, DatabaseError, DatabaseSettings,
-    DurableAuthority, DurableSettings, Replica, Version,
+    DurableAuthority, DurableSettings, Head, Replica, Version,
 };
 
 use self::apply::{Loading, Step};
@@ -112,7 +113,7 @@ impl Control {
             address,
         };
         match control.reach().await {
-            Err(DatabaseError::Away(reason)) if control.replica.is_some() => {
+            Err(DatabaseError::Away(reason) | DatabaseError::Slow(reason)) if control.replica.is_some() => {
                 control.load_replica().await?;
                 let version = control.applied();
                 tracing::warn!(
@@ -133,11 +134,11 @@ impl Control {
         let reserved = self.turns.take().await.reserve(&step).await??;
         let changed = database.change(change, now_ms(&self.gate)).await?;
         let turn = self.turns.take().await;
-        let made = if !changed.is_repeat && changed.version == turn.version() + 1 {
+        let made = if !changed.is_repeat && follows(&changed.previous, changed.version, turn.head()) {
             // Usually: nobody else has changed anything meanwhile, and nobody has to be asked what.
-            turn.make(vec![step.at(changed.version)]).await
+            turn.make(vec![step.made(&changed)]).await
         } else {
-            catch_up(&database, turn).await
+            self.catch_up(&database, turn).await
         };
         // While we have the turn, so that nobody counts it twice, or not at all.
         drop(reserved);
@@ -156,7 +157,7 @@ impl Control {
 
     /// The version that is in force here.
     pub(crate) fn applied(&self) -> Version {
-        self.turns.version()
+        self.turns.head().version
     }
 
     /// Has what comes from files read again.
@@ -173,16 +174,11 @@ impl Control {
     async fn reach(&self) -> Result<(), DatabaseError> {
         let database = Database::open(DatabaseSettings::new(self.address.clone())).await?;
         let turn = self.turns.take().await;
-        let is_known = match &self.replica {
-            Some(replica) => turn.version() > 0 && replica.fleet().await? == database.fleet(),
-            None => false,
-        };
-        if is_known {
-            catch_up(&database, turn).await?;
+        if turn.head().version > 0 {
+            // By the copy.
+            self.catch_up(&database, turn).await?;
         } else {
-            let mut loading = self.loading();
-            let version = database.load(|document| loading.take(document)).await?;
-            turn.replace(loading, version).await?;
+            self.load(&database, turn).await?;
         }
         self.keep_counts(&database);
         self.database.store(Some(Arc::new(database)));
@@ -199,6 +195,44 @@ impl Control {
         self.gate.engine().set_database_nodes(1);
     }
 
+    /// Applies all that the database has and this node has not.
+    async fn catch_up(&self, database: &Database, mut turn: Turn) -> Result<Turn, DatabaseError> {
+        loop {
+            let known = turn.head();
+            let rows = database.since(known.version, STEPS_MAX).await?;
+            let is_known = match rows.first() {
+                Some(row) => follows(&row.previous, row.version, known),
+                None => database.hash_of(known.version).await?.as_ref() == Some(&known.hash),
+            };
+            if !is_known {
+                return self.load_other(database, turn).await;
+            }
+            if rows.is_empty() {
+                return Ok(turn);
+            }
+            turn = turn.make(rows.into_iter().map(Step::from).collect()).await?;
+        }
+    }
+
+    /// Puts all that the database has in the place of what is in force.
+    async fn load(&self, database: &Database, turn: Turn) -> Result<Turn, DatabaseError> {
+        let mut loading = self.loading();
+        let head = database.load(|document| loading.take(document)).await?;
+        turn.replace(loading, head).await
+    }
+
+    /// The same where what is in force is not what led there.
+    async fn load_other(&self, database: &Database, turn: Turn) -> Result<Turn, DatabaseError> {
+        let before = turn.head().version;
+        let turn = self.load(database, turn).await?;
+        tracing::warn!(
+            before,
+            version = turn.head().version,
+            "the database has another history than what was in force here, such as that of a backup or of a standby: all of it is in force now as it is there"
+        );
+        Ok(turn)
+    }
+
     fn loading(&self) -> Loading {
         Loading::new(self.bounds, self.gate.now())
     }
@@ -206,8 +240,8 @@ impl Control {
     async fn load_replica(&self) -> Result<(), DatabaseError> {
         let Some(replica) = &self.replica else { return Ok(()) };
         let mut loading = self.loading();
-        let version = replica.load(|document| loading.take(document)).await?;
-        self.turns.take().await.replace(loading, version).await.map(drop)
+        let head = replica.load(|document| loading.take(document)).await?;
+        self.turns.take().await.replace(loading, head).await.map(drop)
     }
 
     fn tell_of_trouble(&self, error: &DatabaseError) {
@@ -219,15 +253,9 @@ impl Control {
     }
 }
 
-/// Applies all that the database has and this node has not.
-async fn catch_up(database: &Database, mut turn: Turn) -> Result<Turn, DatabaseError> {
-    loop {
-        let rows = database.since(turn.version(), STEPS_MAX).await?;
-        if rows.is_empty() {
-            return Ok(turn);
-        }
-        turn = turn.make(rows.into_iter().map(Step::from).collect()).await?;
-    }
+/// Whether a change, by the hash of what it was made after, comes next.
+fn follows(previous: &str, version: Version, known: &Head) -> bool {
+    version == known.version + 1 && previous == known.hash
 }
 
 /// This moment, in milliseconds since 1970.

@@ -31,7 +31,7 @@ mod tls;
 mod workers;
 
 pub use access::{Token, TokenError, TokenSettings, TokenSource};
-pub use admin::{AdminHost, AdminRate, AdminToken, AdminTokenError, AdminTokenSource, Role};
+pub use admin::{AdminHost, AdminRate, AdminToken, AdminTokenError, AdminTokenSource, Role, key_id};
 pub use client_address::{AddressError, AddressSettings};
 pub use gate::{Gate, GateSettings};
 pub use secret::{NamedFile, SecretError};

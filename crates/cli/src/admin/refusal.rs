@@ -102,7 +102,8 @@ fn advice(status: u16, has_token: bool) -> Option<&'static str> {
         401 if has_token => Some("The token that was shown is not one of the server's."),
         401 => Some(
             "No token was shown: name its file with --token-file, or put it into TOLLGATE_ADMIN_TOKEN. A server without \
-             `admin_tokens` writes one to data/admin.token when it starts.",
+             `admin_tokens` writes one to data/admin.token when it starts; without --token-file, that file is shown only to a \
+             server at 127.0.0.1, ::1 or localhost.",
         ),
         412 => Some("It was changed since you looked: look again, and decide again."),
         _ => None,

@@ -78,7 +78,7 @@ pub(crate) fn ask(arguments: &[&str], answers: Vec<Canned>) -> (Finished, Vec<As
 
 /// The same in a directory.
 pub(crate) fn ask_in(folder: &Path, arguments: &[&str], answers: Vec<Canned>) -> (Finished, Vec<Asked>) {
-    converse(arguments, answers, |arguments| tollgate(folder, arguments))
+    converse("127.0.0.1", arguments, answers, |arguments| tollgate(folder, arguments))
 }
 
 /// The same with no token in the environment.
@@ -87,15 +87,25 @@ pub(crate) fn ask_without_token(
     arguments: &[&str],
     answers: Vec<Canned>,
 ) -> (Finished, Vec<Asked>) {
-    converse(arguments, answers, |arguments| bare(folder, arguments))
+    converse("127.0.0.1", arguments, answers, |arguments| bare(folder, arguments))
+}
+
+/// The same of a server under an address that could be anybody's.
+pub(crate) fn ask_elsewhere(
+    folder: &Path,
+    arguments: &[&str],
+    answers: Vec<Canned>,
+) -> (Finished, Vec<Asked>) {
+    converse("0.0.0.0", arguments, answers, |arguments| bare(folder, arguments))
 }
 
 fn converse(
+    host: &str,
     arguments: &[&str],
     answers: Vec<Canned>,
     tollgate: impl FnOnce(&[&str]) -> Finished,
 ) -> (Finished, Vec<Asked>) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let listener = TcpListener::bind((host, 0)).unwrap();
     let server = format!("--server=http://{}", listener.local_addr().unwrap());
     let count = answers.len();
     let asked = Arc::new(Mutex::new(Vec::new()));

@@ -5,7 +5,7 @@ use std::fs;
 use serde_json::{Value, json};
 
 use crate::TOKEN;
-use crate::canned::{Asked, ask_in, check, missing, ok, tagged};
+use crate::canned::{Asked, ask_in, check, missing, ok, problem, tagged};
 
 fn whats(asked: &[Asked]) -> Vec<String> {
     asked.iter().map(Asked::what).collect()
@@ -123,18 +123,28 @@ fn a_key_is_named_as_check_names_it() {
 fn a_ban_is_lifted_by_its_id_or_its_key() {
     let (_, asked) = check(&["key", "lift", "00ff"], vec![ok(&json!({"version": 9}))]);
     assert_eq!(whats(&asked), ["DELETE /admin/v1/keys/00ff"]);
+    // The id is the same wherever it is made.
+    let key = ["key", "lift", "--policy", "search-standard", "--key", "user:4711"];
+    let (_, asked) = check(&key, vec![ok(&json!({"version": 9}))]);
+    assert_eq!(whats(&asked), ["DELETE /admin/v1/keys/f5395ca06da7d0e2855ae914bd415faf"]);
+    let key = ["key", "lift", "--domain", "api", "path=/login", "remote_address=192.0.2.7"];
+    let (_, asked) = check(&key, vec![ok(&json!({"version": 9}))]);
+    assert_eq!(whats(&asked), ["DELETE /admin/v1/keys/b6aed70b560a1b0faa8c5c3a80d39321"]);
+}
+
+#[test]
+fn a_list_goes_on_over_pages_with_nothing_to_show() {
     let page = |items: Value, next: Value| ok(&json!({"items": items, "next": next}));
-    let item =
-        |key: &str, id: &str| json!({"policy": "api", "key": key, "id": id, "until": "2090-01-01T00:00:00Z"});
-    let (_, asked) = check(
-        &["key", "lift", "--policy", "api", "--key", "acme"],
-        vec![
-            page(json!([item("bob", "01")]), json!("01")),
-            page(json!([item("acme", "02")]), json!(null)),
-            ok(&json!({"version": 9})),
-        ],
-    );
-    assert_eq!(whats(&asked)[1..], ["GET /admin/v1/keys?limit=100&after=01", "DELETE /admin/v1/keys/02"]);
+    let item = json!({"policy": "api", "key": "acme", "id": "03", "until": "2090-01-01T00:00:00Z"});
+    let pages =
+        vec![page(json!([]), json!("01")), page(json!([]), json!("02")), page(json!([item]), json!(null))];
+    let (told, asked) = check(&["key", "list"], pages);
+    assert!(told.contains("api acme"), "{told}");
+    assert_eq!(whats(&asked)[2], "GET /admin/v1/keys?limit=100&after=02");
+    // A server that does not get on is not asked for ever.
+    let (_, asked) =
+        check(&["key", "list", "--over"], vec![page(json!([]), json!("01")), page(json!([]), json!("01"))]);
+    assert_eq!(whats(&asked)[0], "GET /admin/v1/keys?over=true&limit=100");
 }
 
 #[test]
@@ -202,4 +212,17 @@ fn a_token_comes_from_a_file_too() {
     assert_eq!(shown(&[], Some(TOKEN)), format!("Bearer {TOKEN}"));
     assert_eq!(shown(&["--token-file", "other"], Some(TOKEN)), "Bearer from-a-file");
     assert_eq!(shown(&["--token", "typed"], Some(TOKEN)), "Bearer typed");
+
+    // Whoever is elsewhere does not get the token of a server that was here.
+    let elsewhere = |words: &[&str]| {
+        let refused = vec![problem(401, "Unauthorized", "a bearer token is needed")];
+        let arguments = [&["quota", "list"], words].concat();
+        let (finished, asked) = crate::canned::ask_elsewhere(folder.path(), &arguments, refused);
+        (finished.stderr, asked[0].field("authorization").map(str::to_owned))
+    };
+    let (told, sent) = elsewhere(&[]);
+    assert_eq!(sent, None);
+    assert!(told.contains("--token-file") && told.contains("only to a server at 127.0.0.1"), "{told}");
+    let named = elsewhere(&["--token-file", "data/admin.token"]);
+    assert_eq!(named.1.as_deref(), Some("Bearer from-the-server"));
 }

@@ -98,6 +98,37 @@ fn a_small_quota_is_exact_and_outlives_the_server() {
     assert_eq!(check(&server, "exact", "somebody else").0, 200);
 }
 
+/// What was used since a reset stays used when its request comes again, as from somebody who has lost the answer.
+#[test]
+fn a_reset_that_is_repeated_forgives_nothing_again() {
+    let server = launch("sqlite:data/tollgate.db").start();
+    let token = format!("Bearer {}", server.admin_token());
+    let reset = |path: &str, key: &str, body: &str| {
+        let mut fields =
+            vec![("host", "localhost"), ("authorization", token.as_str()), ("idempotency-key", key)];
+        if !body.is_empty() {
+            fields.push(("content-type", "application/json"));
+        }
+        let mut client = tollgate_testkit::real::Client::connect(server.admin()).unwrap();
+        let reply = client.send("POST", path, &fields, body).unwrap();
+        assert_eq!(reply.status, 200, "{}", reply.body);
+        serde_json::from_str::<Value>(&reply.body).unwrap()
+    };
+    let key = ("/admin/v1/keys/reset", r#"{"policy": "exact", "key": "acme"}"#);
+    let all = ("/admin/v1/usage/acme/reset", "");
+    for (path, body) in [key, all] {
+        let remaining = || check(&server, "exact", "acme").1["remaining"].clone();
+        remaining();
+        let first = reset(path, path, body);
+        assert_eq!((remaining(), remaining()), (json!(49), json!(48)), "forgotten");
+        assert_eq!(reset(path, path, body), first);
+        assert_eq!(remaining(), 47, "what was used since stays");
+        let other = reset(path, &format!("{path}/2"), body);
+        assert_ne!(other, first);
+        assert_eq!(remaining(), 49);
+    }
+}
+
 #[test]
 fn one_request_meets_durable_and_other_limits_all_or_nothing() {
     let rules = "

@@ -16,6 +16,7 @@ fn asked() -> impl Strategy<Value = Asked> {
     let condition = prop_oneof![
         3 => Just(Condition::Any),
         1 => (0_u64..12).prop_map(Condition::IfVersion),
+        1 => proptest::collection::vec(0_u64..12, 0..6).prop_map(Condition::IfOneOf),
         1 => Just(Condition::IfAbsent),
         1 => Just(Condition::IfPresent),
     ];
@@ -59,9 +60,10 @@ impl Model {
             };
         }
         let current = self.documents.get(&change.id).map(|(version, _)| *version);
-        let is_refused = match change.condition {
+        let is_refused = match &change.condition {
             Condition::Any => false,
-            Condition::IfVersion(version) => current != Some(version),
+            Condition::IfVersion(version) => current != Some(*version),
+            Condition::IfOneOf(versions) => versions.iter().all(|version| current != Some(*version)),
             Condition::IfAbsent => current.is_some(),
             Condition::IfPresent => current.is_none(),
         };

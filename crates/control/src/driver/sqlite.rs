@@ -5,6 +5,7 @@
 
 use std::fs::OpenOptions;
 use std::future::Future;
+use std::io::ErrorKind;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
@@ -24,8 +25,11 @@ use crate::error::DatabaseError;
 const JOBS_MAX: usize = 256;
 /// So many read everything at the same time.
 const SNAPSHOTS_MAX: usize = 2;
-/// So long others, who may be other processes, are waited for.
+/// So long others, who may be other processes, are waited for,
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+/// and so long at a time, not always the same. Nobody is told that a file is free, and whoever writes much leaves it so only for a moment: who looks
+/// seldom, as SQLite does by itself, finds it taken again and again.
+const BUSY_INTERVALS_MS: [u64; 3] = [1, 2, 3];
 /// So many statements are kept ready.
 const STATEMENTS_MAX: usize = 128;
 
@@ -144,8 +148,17 @@ fn block_on<F: Future>(future: F) -> F::Output {
 }
 
 fn open_writer(path: &Path, durability: Durability) -> Result<Connection, DatabaseError> {
-    // SQLite would let everybody read it. The files beside it get the rights of this one.
-    let made = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path);
+    // SQLite would let everybody read it. The files beside it get the rights of this one. One that is there is left to SQLite: whoever closes it
+    // elsewhere in a process takes away all locks that the process has on it.
+    let mut options = OpenOptions::new();
+    options.write(true).mode(0o600);
+    let made = match options.create_new(true).open(path) {
+        // A link to a file that is not there yet.
+        Err(error) if error.kind() == ErrorKind::AlreadyExists && !path.exists() => {
+            options.create_new(false).create(true).truncate(false).open(path)
+        }
+        made => made,
+    };
     if let Err(error) = made
         && !path.exists()
     {
@@ -170,8 +183,8 @@ fn open_reader(path: &Path) -> Result<Connection, DatabaseError> {
 fn open(path: &Path) -> Result<Connection, DatabaseError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let open = || {
-        let connection = Connection::open_with_flags(path, flags)?;
-        connection.busy_timeout(BUSY_TIMEOUT)?;
+        let mut connection = Connection::open_with_flags(path, flags)?;
+        connection.busy_handler(Some(wait_for_others))?;
         connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
         connection.execute_batch("PRAGMA trusted_schema = OFF; PRAGMA cache_size = -16000;")?;
         Ok(connection)
@@ -180,6 +193,18 @@ fn open(path: &Path) -> Result<Connection, DatabaseError> {
         DatabaseError::Corrupt(text) => DatabaseError::Corrupt(format!("{}: {text}", path.display())),
         other => other,
     })
+}
+
+/// Waits a moment for whoever has the file, after so many times. Not if that was long enough.
+fn wait_for_others(times: i32) -> bool {
+    let round = BUSY_INTERVALS_MS.len();
+    let times = usize::try_from(times).unwrap_or(usize::MAX);
+    let waited_ms = BUSY_INTERVALS_MS.iter().sum::<u64>().saturating_mul((times / round) as u64);
+    let is_to_wait = u128::from(waited_ms) < BUSY_TIMEOUT.as_millis();
+    if is_to_wait {
+        thread::sleep(Duration::from_millis(BUSY_INTERVALS_MS[times % round]));
+    }
+    is_to_wait
 }
 
 pub(super) fn query(
@@ -231,10 +256,9 @@ pub(super) fn error_of(error: &rusqlite::Error) -> DatabaseError {
         }
         ErrorCode::SystemIoFailure => DatabaseError::Away(format!("the disk of its file fails: {text}")),
         ErrorCode::ReadOnly => DatabaseError::ReadOnly(format!("its file cannot be written: {text}")),
-        ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => DatabaseError::Locked(format!(
-            "another process has held its file for {} s",
-            BUSY_TIMEOUT.as_secs()
-        )),
+        ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => {
+            DatabaseError::Locked(format!("others have kept its file for {} s", BUSY_TIMEOUT.as_secs()))
+        }
         ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => DatabaseError::Corrupt(text),
         ErrorCode::CannotOpen => DatabaseError::Settings(format!("its file cannot be opened: {text}")),
         ErrorCode::PermissionDenied | ErrorCode::AuthorizationForStatementDenied => {

@@ -242,7 +242,7 @@ impl Task {
 
 fn failure_of(error: &DatabaseError) -> Failure {
     match error {
-        DatabaseError::Away(_) | DatabaseError::Locked(_) => Failure::Unreachable,
+        DatabaseError::Away(_) | DatabaseError::Slow(_) | DatabaseError::Locked(_) => Failure::Unreachable,
         _ => Failure::Refused,
     }
 }
@@ -252,6 +252,7 @@ fn is_against_it(error: &DatabaseError) -> bool {
     !matches!(
         error,
         DatabaseError::Away(_)
+            | DatabaseError::Slow(_)
             | DatabaseError::Locked(_)
             | DatabaseError::Full(_)
             | DatabaseError::ReadOnly(_)

@@ -135,8 +135,8 @@ pub(crate) async fn make(database: &Database, change: Change) -> Changed {
 /// All documents, and the version that they are of.
 pub(crate) async fn everything(database: &Database) -> (u64, Vec<Document>) {
     let mut documents = Vec::new();
-    let version = database.load(|document| documents.push(document)).await.expect("all documents");
-    (version, documents)
+    let head = database.load(|document| documents.push(document)).await.expect("all documents");
+    (head.version, documents)
 }
 
 pub(crate) async fn check_verifies(database: &Database, rows: u64) {

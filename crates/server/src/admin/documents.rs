@@ -115,6 +115,11 @@ impl KeySubjectBody {
     }
 }
 
+/// The id under which a key is banned or boosted: of `{"policy": ..., "key": ...}`, or of a domain and one descriptor. Nothing if it names no key.
+pub fn key_id(subject: &serde_json::Value) -> Option<String> {
+    KeySubjectBody::deserialize(subject).ok().map(|subject| subject.id())
+}
+
 /// A text in quotes, as JSON has it.
 fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()

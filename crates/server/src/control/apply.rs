@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use tollgate::core::Time;
 use tollgate::policy::{Problems, Source, TENANTS_MAX, TenantTerms, TooManyTenants, read_terms};
 use tollgate::{Descriptor, KeyAct, KeyActKind, KeySubject, Request};
-use tollgate_control::{AuditRow, Change, Document, Kind, Version};
+use tollgate_control::{AuditRow, Change, Changed, Document, Head, Kind};
 
 use super::room::{Addition, Bounds, NoRoom, Reserved, UnderWay};
 use crate::admin::documents::{
@@ -19,9 +19,9 @@ use crate::seldom::Seldom;
 const NS_PER_MS: u64 = 1_000_000;
 
 /// What is in force, as far as the engine does not keep it itself.
-#[derive(Default)]
 pub(super) struct Applied {
-    pub(super) version: Version,
+    /// The last change that is.
+    pub(super) head: Head,
     /// Bans and boosts by their ids: the engine takes all of them at once.
     keys: HashMap<String, KeyAct>,
     bounds: Bounds,
@@ -32,7 +32,7 @@ pub(super) struct Applied {
 /// One change.
 #[derive(Clone, Debug)]
 pub(super) struct Step {
-    pub(super) version: Version,
+    head: Head,
     kind: Option<Kind>,
     id: String,
     /// What is there after it; nothing if it was deleted.
@@ -42,24 +42,31 @@ pub(super) struct Step {
 impl Step {
     /// A change that has no version yet.
     pub(super) fn of(change: &Change) -> Step {
-        Step { version: 0, kind: Some(change.kind), id: change.id.clone(), after: change.body.clone() }
+        Step { head: nothing(), kind: Some(change.kind), id: change.id.clone(), after: change.body.clone() }
     }
 
-    /// The same, with its version.
-    pub(super) fn at(self, version: Version) -> Step {
-        Step { version, ..self }
+    /// The same, once it is made.
+    pub(super) fn made(self, changed: &Changed) -> Step {
+        Step { head: Head { version: changed.version, hash: changed.hash.clone() }, ..self }
     }
 }
 
 impl From<AuditRow> for Step {
     fn from(row: AuditRow) -> Step {
-        Step { version: row.version, kind: row.known_kind(), id: row.id, after: row.after }
+        let kind = row.known_kind();
+        Step { head: Head { version: row.version, hash: row.hash }, kind, id: row.id, after: row.after }
     }
 }
 
 impl Applied {
     pub(super) fn new(bounds: Bounds) -> Applied {
-        Applied { bounds, ..Applied::default() }
+        Applied {
+            head: nothing(),
+            keys: HashMap::new(),
+            bounds,
+            under_way: UnderWay::default(),
+            told_of_no_room: Seldom::default(),
+        }
     }
 
     /// Keeps room for a change that is about to be written, if it needs any; an error if there is none.
@@ -84,13 +91,18 @@ impl Applied {
         Ok(Some(self.under_way.reserve(addition)))
     }
 
+    #[cfg(test)]
+    pub(super) fn under_way_of(&self, addition: Addition) -> usize {
+        self.under_way.count(addition)
+    }
+
     /// Makes changes, in order. Those that are made already are passed over.
     pub(super) fn make(&mut self, steps: &[Step], gate: &Gate) {
-        let known = self.version;
+        let known = self.head.version;
         let mut policies = BTreeMap::new();
         let mut has_acts = false;
-        for step in steps.iter().filter(|step| step.version > known) {
-            self.version = self.version.max(step.version);
+        for step in steps.iter().filter(|step| step.head.version > known) {
+            self.head.clone_from(&step.head);
             let Step { id, after, .. } = step;
             match step.kind {
                 Some(Kind::Quota) => {
@@ -143,7 +155,7 @@ impl Applied {
         let Some(error) = found else { return };
         gate.metrics().observe_config_unheld(1);
         if self.told_of_no_room.is_to_be_told(gate.now()) {
-            let version = self.version;
+            let version = self.head.version;
             tracing::error!(%error, version, "a change that another node has taken is not in force here");
         }
     }
@@ -209,15 +221,17 @@ impl Loading {
         }
     }
 
-    /// Puts all of it in the place of what was in force.
-    pub(super) fn finish(self, version: Version, gate: &Gate) -> Applied {
+    /// Puts all of it in the place of what was in force. What is under way stays so.
+    pub(super) fn finish(self, head: Head, before: &mut Applied, gate: &Gate) {
         let Loading { tenants, policies, switches, mut applied, unheld, .. } = self;
         tell(gate.set_documents(policies), "a policy of the database");
         if let Err(error) = gate.engine().set_tenants(tenants, gate.now()) {
             tracing::error!(%error, "the quotas of the database are not in force");
         }
         set_switches(gate, switches.as_deref());
-        applied.version = version;
+        gate.forget_denials();
+        let version = head.version;
+        applied.head = head;
         applied.install_keys(gate);
         if unheld > 0 {
             gate.metrics().observe_config_unheld(unheld);
@@ -227,8 +241,15 @@ impl Loading {
                 "the database has more quotas, bans or boosts than this node can hold: so many are not in force"
             );
         }
-        applied
+        std::mem::swap(&mut applied.under_way, &mut before.under_way);
+        std::mem::swap(&mut applied.told_of_no_room, &mut before.told_of_no_room);
+        *before = applied;
     }
+}
+
+/// Before anything is known.
+pub(super) fn nothing() -> Head {
+    Head { version: 0, hash: String::new() }
 }
 
 fn source_of(id: &str, body: &str) -> Source {

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::time::{Interval, MissedTickBehavior, interval, sleep};
-use tollgate_control::{Database, DatabaseAddress, DatabaseError, Version};
+use tollgate_control::{Database, DatabaseAddress, DatabaseError};
 
-use super::{Control, catch_up, now_ms};
+use super::{Control, now_ms};
 use crate::aside::aside;
 use crate::drain::Drain;
 
@@ -99,14 +99,8 @@ impl Control {
 
     /// Applies what is new.
     async fn look(&self, database: &Database) -> Result<(), DatabaseError> {
-        // First what is in force: it may change while the other is asked for.
-        let applied = self.applied();
-        let version = database.version().await?;
-        if version < applied {
-            return Err(turned_back(version, applied));
-        }
-        if version > self.applied() {
-            catch_up(database, self.turns.take().await).await?;
+        if database.head().await? != *self.turns.head() {
+            self.catch_up(database, self.turns.take().await).await?;
         }
         Ok(())
     }
@@ -114,7 +108,9 @@ impl Control {
     /// Notes down what is in force for a start without the database, if it is elsewhere.
     async fn save(&self, database: &Database) -> Result<(), DatabaseError> {
         let saved = match &self.replica {
-            Some(replica) if replica.version().await? != self.applied() => replica.catch_up(database).await?,
+            Some(replica) if replica.head().await? != *self.turns.head() => {
+                replica.catch_up(database).await?
+            }
             Some(_) | None => self.applied(),
         };
         self.gate.metrics().observe_saved_config(saved);
@@ -148,13 +144,6 @@ impl Control {
             DatabaseAddress::Sqlite(_) | DatabaseAddress::Off => LOOK_INTERVAL_FILE,
         }
     }
-}
-
-/// What is in force here is not taken back because somebody has put an older database in the place of the one before.
-fn turned_back(version: Version, applied: Version) -> DatabaseError {
-    DatabaseError::Other(format!(
-        "it is at version {version}, and this node has applied {applied}: an older one was put in its place; restart this node to follow it"
-    ))
 }
 
 fn every(span: Duration) -> Interval {

@@ -4,12 +4,12 @@
 //! overtake it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
+use arc_swap::ArcSwap;
 use tokio::sync::{Mutex, OwnedMutexGuard};
-use tollgate_control::{DatabaseError, Version};
+use tollgate_control::{DatabaseError, Head};
 
-use super::apply::{Applied, Loading, Step};
+use super::apply::{Applied, Loading, Step, nothing};
 use super::room::{Bounds, NoRoom, Reserved};
 use crate::aside::{EndedEarly, aside};
 use crate::gate::Gate;
@@ -18,38 +18,44 @@ use crate::gate::Gate;
 pub(super) struct Turns {
     gate: Arc<Gate>,
     applied: Arc<Mutex<Applied>>,
-    version: Arc<AtomicU64>,
+    head: Arc<ArcSwap<Head>>,
 }
 
 /// The right to change what is in force.
 pub(super) struct Turn {
     gate: Arc<Gate>,
     applied: OwnedMutexGuard<Applied>,
-    version: Arc<AtomicU64>,
+    head: Arc<ArcSwap<Head>>,
 }
 
 impl Turns {
     pub(super) fn new(gate: &Arc<Gate>, bounds: Bounds) -> Turns {
         let applied = Arc::new(Mutex::new(Applied::new(bounds)));
-        Turns { gate: Arc::clone(gate), applied, version: Arc::default() }
+        Turns { gate: Arc::clone(gate), applied, head: Arc::new(ArcSwap::from_pointee(nothing())) }
     }
 
     /// Waits until nobody else has it.
     pub(super) async fn take(&self) -> Turn {
         let applied = Arc::clone(&self.applied).lock_owned().await;
-        Turn { gate: Arc::clone(&self.gate), applied, version: Arc::clone(&self.version) }
+        Turn { gate: Arc::clone(&self.gate), applied, head: Arc::clone(&self.head) }
     }
 
-    /// The version that is in force.
-    pub(super) fn version(&self) -> Version {
-        self.version.load(Ordering::Relaxed) // orders nothing else
+    /// The last change that is in force.
+    pub(super) fn head(&self) -> Arc<Head> {
+        self.head.load_full()
     }
 }
 
 impl Turn {
-    /// The version that is in force.
-    pub(super) fn version(&self) -> Version {
-        self.applied.version
+    /// The last change that is in force.
+    pub(super) fn head(&self) -> &Head {
+        &self.applied.head
+    }
+
+    /// How many tenants will be there soon.
+    #[cfg(test)]
+    pub(super) fn under_way(&self) -> usize {
+        self.applied.under_way_of(super::room::Addition::Tenant)
     }
 
     /// Keeps room for a change that is about to be written, if it needs any; an error if there is none. Others may have the turn until it is made.
@@ -64,8 +70,8 @@ impl Turn {
     }
 
     /// Puts all of it in the place of what was in force.
-    pub(super) async fn replace(self, loading: Loading, version: Version) -> Result<Turn, DatabaseError> {
-        self.work(move |applied, gate| *applied = loading.finish(version, gate)).await
+    pub(super) async fn replace(self, loading: Loading, head: Head) -> Result<Turn, DatabaseError> {
+        self.work(move |applied, gate| loading.finish(head, applied, gate)).await
     }
 
     async fn work(
@@ -74,8 +80,8 @@ impl Turn {
     ) -> Result<Turn, DatabaseError> {
         let done = aside(move || {
             work(&mut self.applied, &self.gate);
-            self.version.store(self.applied.version, Ordering::Relaxed); // orders nothing else
-            self.gate.metrics().observe_config(self.applied.version);
+            self.head.store(Arc::new(self.applied.head.clone()));
+            self.gate.metrics().observe_config(self.applied.head.version);
             self
         });
         done.await.map_err(|error| DatabaseError::Other(error.to_string()))

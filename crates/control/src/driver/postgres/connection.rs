@@ -99,7 +99,9 @@ impl Connection {
         match self.batch("COMMIT").await {
             Ok(()) => Ok(out),
             // It was lost after it was asked to commit: it may have done so.
-            Err(error @ DatabaseError::Away(_)) => Err(WriteError::Unsure(out, error)),
+            Err(error @ (DatabaseError::Away(_) | DatabaseError::Slow(_))) => {
+                Err(WriteError::Unsure(out, error))
+            }
             Err(error) => Err(WriteError::Failed(error)),
         }
     }
@@ -227,11 +229,13 @@ fn error_of(error: &tokio_postgres::Error) -> DatabaseError {
         _ if *code == SqlState::READ_ONLY_SQL_TRANSACTION => DatabaseError::ReadOnly(text),
         _ if *code == SqlState::INSUFFICIENT_PRIVILEGE => DatabaseError::Denied(text),
         _ if *code == SqlState::LOCK_NOT_AVAILABLE => DatabaseError::Locked(text),
+        // The statement took too long, or somebody has ended it. The connection is as good as before.
+        _ if *code == SqlState::QUERY_CANCELED => DatabaseError::Slow(text),
         // Serialization failures and deadlocks.
         "40" => DatabaseError::Locked(text),
         // A wrong password, an unknown user, an unknown database.
         "28" | "3D" => DatabaseError::Denied(text),
-        // Connections, resources, an operator who stops it or a statement that took too long, failures of its system.
+        // Connections, resources, an operator who stops it, failures of its system.
         "08" | "53" | "57" | "58" | "25" => DatabaseError::Away(text),
         "XX" => DatabaseError::Corrupt(text),
         _ => DatabaseError::Other(text),

@@ -76,15 +76,8 @@ impl Ask {
     }
 
     /// Under which condition it is meant.
-    pub(super) async fn condition(&self, kind: Kind, id: &str) -> Result<Condition, Problem> {
-        let wanted = conditions::of_change(&self.head.headers)?;
-        if let conditions::Wanted::OneOf(versions) = wanted {
-            // Of several, the database is asked for the one that it is.
-            let current = self.database().await?.document(kind, id).await?.map(|document| document.version);
-            let found = current.filter(|version| versions.contains(version));
-            return found.map(Condition::IfVersion).ok_or(Problem::Condition { current });
-        }
-        Ok(wanted.condition())
+    pub(super) fn condition(&self) -> Result<Condition, Problem> {
+        conditions::of_change(&self.head.headers)
     }
 
     /// What is to be changed, by whoever asks.

@@ -15,50 +15,29 @@ const KEY_BYTES_MAX: usize = 128;
 /// The most tags of one field.
 const TAGS_MAX: usize = 16;
 
-/// What has to hold for a change.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Wanted {
-    Any,
-    Present,
-    Absent,
-    Version(Version),
-    /// One of these; or none, which never holds.
-    OneOf(Vec<Version>),
-}
-
 /// The ETag of a version.
 pub(super) fn tag(version: Version) -> HeaderValue {
     // Digits in quotes are a value.
     HeaderValue::from_str(&format!("\"{version}\"")).unwrap_or(HeaderValue::from_static("\"\""))
 }
 
-impl Wanted {
-    pub(super) fn condition(&self) -> Condition {
-        match *self {
-            Wanted::Any | Wanted::OneOf(_) => Condition::Any,
-            Wanted::Present => Condition::IfPresent,
-            // Nobody has changed yet what has version 0.
-            Wanted::Absent | Wanted::Version(0) => Condition::IfAbsent,
-            Wanted::Version(version) => Condition::IfVersion(version),
-        }
-    }
-}
-
 /// The condition of a change.
-pub(super) fn of_change(fields: &HeaderMap) -> Result<Wanted, Problem> {
+pub(super) fn of_change(fields: &HeaderMap) -> Result<Condition, Problem> {
     let wanted = match (tags(fields, &IF_MATCH)?, tags(fields, &IF_NONE_MATCH)?) {
-        (None, None) => Wanted::Any,
-        (Some(Tags::Every), None) => Wanted::Present,
+        (None, None) => Condition::Any,
+        (Some(Tags::Every), None) => Condition::IfPresent,
         (Some(Tags::Of(tags)), None) => {
             // A weak tag does not promise that it is the same, byte for byte.
             let versions: Vec<Version> =
                 tags.into_iter().filter(|tag| !tag.is_weak).filter_map(|tag| tag.version).collect();
             match versions.as_slice() {
-                [version] => Wanted::Version(*version),
-                _ => Wanted::OneOf(versions),
+                // Nobody has changed yet what has version 0.
+                [0] => Condition::IfAbsent,
+                [version] => Condition::IfVersion(*version),
+                _ => Condition::IfOneOf(versions),
             }
         }
-        (None, Some(Tags::Every)) => Wanted::Absent,
+        (None, Some(Tags::Every)) => Condition::IfAbsent,
         (None, Some(Tags::Of(_))) => {
             let why = "for a change, If-None-Match can only be `*`: that there is nothing yet";
             return Err(Problem::BadRequest(why.to_owned()));

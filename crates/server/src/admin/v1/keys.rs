@@ -7,13 +7,13 @@ mod tests;
 use axum::response::Response;
 use http::StatusCode;
 use serde_json::{Map, Value, json};
-use tollgate_control::{Action, Document, Kind};
+use tollgate_control::{Action, Condition, Document, Kind};
 
 use self::act::ActFields;
 use super::answers::{self, body_of, document_of, done, put_origin, tagged, written};
 use super::ask::{Ask, read_json};
-use super::operation::{Fields, Operation, PLAIN, Told, Verb};
-use super::pages::{AFTER, LIMIT, documents};
+use super::operation::{Fields, Form, Operation, PLAIN, Parameter, Told, Verb};
+use super::pages::{AFTER, LIMIT, documents_that};
 use super::problem::Problem;
 use super::{moment, usage};
 use crate::admin::documents::{ActName, KeySubjectBody};
@@ -21,12 +21,18 @@ use crate::admin::role::Role;
 use crate::metrics::Protocol;
 use crate::protocol::http::{Question, verdict_body};
 
+const OVER: Parameter = Parameter {
+    name: "over",
+    about: "Whether those are told of, too, that are over. If nothing is said, they are not.",
+    form: Form::Word(&["true", "false"]),
+};
+
 pub(super) const OPERATIONS: &[Operation] = &[
     Operation {
         path: "/keys",
         name: "listKeys",
         summary: "The keys that are banned or boosted.",
-        query: &[LIMIT, AFTER],
+        query: &[LIMIT, AFTER, OVER],
         answers: &[Told::json(200, "KeyPage")],
         handler: |ask| Box::pin(list(ask)),
         ..PLAIN
@@ -96,7 +102,10 @@ pub(super) const OPERATIONS: &[Operation] = &[
 ];
 
 async fn list(ask: Ask) -> Result<Response, Problem> {
-    documents(&ask, Kind::Key, |document, now_ms| told(document, now_ms).map(Value::Object)).await
+    let with_over = ask.query.text(OVER.name) == Some("true");
+    let is_wanted: fn(&Value) -> bool = if with_over { |_| true } else { |told| told["active"] == true };
+    let told = |document: &Document, now_ms| told(document, now_ms).map(Value::Object);
+    documents_that(&ask, Kind::Key, told, is_wanted).await
 }
 
 async fn inspect(ask: Ask) -> Result<Response, Problem> {
@@ -105,7 +114,12 @@ async fn inspect(ask: Ask) -> Result<Response, Problem> {
     let begun = question.ask(true, |request| ask.api.gate.begin(request, Protocol::Http))?;
     let (verdict, _) = begun.finish().await;
     let mut told: Map<String, Value> = read_json(&verdict_body(&verdict))?;
-    told.insert("act".to_owned(), act_on(&ask).await?.map_or(Value::Null, Value::Object));
+    // What the verdict is does not depend on the database.
+    let act = act_on(&ask).await;
+    if act.is_err() {
+        told.insert("act_unknown".to_owned(), true.into());
+    }
+    told.insert("act".to_owned(), act.ok().flatten().map_or(Value::Null, Value::Object));
     answers::json(StatusCode::OK, &told)
 }
 
@@ -127,25 +141,36 @@ async fn reset(ask: Ask) -> Result<Response, Problem> {
     drop(question.ask(true, |request| ask.api.gate.begin(request, Protocol::Http))?);
     let told = Value::Object(sent).to_string();
     let id = blake3::hash(told.as_bytes()).to_hex()[..32].to_owned();
-    let changed =
-        ask.api.control()?.change(ask.change(Action::RESET, (Kind::Usage, &id), Some(told))?).await?;
-    if usage::is_to_be_done(&changed, &ask.api.gate) {
+    let change = ask.change(Action::RESET, (Kind::Usage, &id), Some(told))?;
+    let changed = ask.api.control()?.change(change.clone()).await?;
+    if !changed.is_finished {
         let questions = question.ask(false, |request| usage::forget(&ask.api.gate, request))?;
         usage::finish_reset(&ask.api.gate, questions).await?;
+        usage::finished(&ask, &change, &changed).await;
     }
     answers::json(StatusCode::OK, &json!({ "version": changed.version, "subjects": 1 }))
 }
 
 async fn act(ask: Ask, name: ActName) -> Result<Response, Problem> {
     let fields: ActFields = ask.json()?;
-    let body = fields.checked(name, moment::ms(ask.api.gate.now()))?;
+    let body = fields.checked(name)?;
+    let is_over = act::is_over(&body, moment::ms(ask.api.gate.now()));
     let id = body.subject.id();
     let text = serde_json::to_string(&body).map_err(|error| super::problem::internal(&error))?;
     let action = match name {
         ActName::Ban => Action::BAN,
         ActName::Boost => Action::BOOST,
     };
-    let changed = ask.api.control()?.change(ask.change(action, (Kind::Key, &id), Some(text))?).await?;
+    let mut change = ask.change(action, (Kind::Key, &id), Some(text))?;
+    if is_over {
+        // It may have been made in time, by the same request.
+        change.repeat.as_ref().ok_or_else(act::over)?;
+        change.condition = Condition::IfOneOf(Vec::new());
+    }
+    let changed = ask.api.control()?.change(change).await.map_err(|error| match error.into() {
+        Problem::Condition { .. } if is_over => act::over(),
+        other => other,
+    })?;
     let document = document_of(&changed)?;
     tagged(written(&changed), document.version, &told(document, moment::ms(ask.api.gate.now()))?)
 }
@@ -153,7 +178,7 @@ async fn act(ask: Ask, name: ActName) -> Result<Response, Problem> {
 async fn delete(ask: Ask) -> Result<Response, Problem> {
     let id = ask.id()?;
     let mut change = ask.change(Action::DELETE, (Kind::Key, id), None)?;
-    change.condition = ask.condition(Kind::Key, id).await?;
+    change.condition = ask.condition()?;
     let changed = ask.api.control()?.change(change).await.map_err(|error| match error.into() {
         Problem::NotFound(_) => Problem::NotFound("no key of this id is banned or boosted".to_owned()),
         other => other,

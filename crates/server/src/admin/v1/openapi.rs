@@ -117,7 +117,7 @@ fn problem_response(status: u16) -> Value {
         }
         429 => "Too many requests of this token, or too many wrong tokens.",
         _ => {
-            "The database is out of reach or full, and nothing was changed; or rules or counters are not there."
+            "The database is out of reach, too slow or full, and nothing was changed; or rules or counters are not there."
         }
     };
     let mut response = json!({

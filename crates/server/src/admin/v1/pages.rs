@@ -14,6 +14,8 @@ use crate::aside::aside;
 
 const ITEMS_DEFAULT: u64 = 100;
 const ITEMS_MAX: u64 = PAGE_ROWS_MAX as u64;
+/// The most pages of the database that are looked through for one of ours.
+const LOOKS_MAX: usize = 16;
 
 pub(super) const LIMIT: Parameter = Parameter {
     name: "limit",
@@ -54,6 +56,51 @@ pub(super) async fn documents(
         page(&items, next)
     });
     written.await?
+}
+
+/// The same of those that are wanted, as they are told. Where they are few among the others, a page has fewer, or none, and others follow all the same.
+pub(super) async fn documents_that(
+    ask: &Ask,
+    kind: Kind,
+    told: fn(&Document, i64) -> Result<Value, Problem>,
+    is_wanted: fn(&Value) -> bool,
+) -> Result<Response, Problem> {
+    let (database, limit) = (ask.database().await?, limit(ask));
+    let now_ms = moment::ms(ask.api.gate.now());
+    let (mut items, mut next) = (Vec::new(), ask.query.text(AFTER.name).map(str::to_owned));
+    for _ in 0..LOOKS_MAX {
+        let found = database.documents(kind, next.as_deref(), PAGE_ROWS_MAX).await?;
+        let taken = aside(move || {
+            let next = take(&mut items, limit, &found, |document| {
+                let told = told(document, now_ms)?;
+                Ok(Some(told).filter(is_wanted))
+            });
+            next.map(|next| (items, next))
+        });
+        (items, next) = taken.await??;
+        if next.is_none() || items.len() >= limit {
+            break;
+        }
+    }
+    aside(move || page(&items, next.as_deref())).await?
+}
+
+/// Takes what is wanted of a page of the database, up to a limit. Returns where to go on.
+fn take(
+    items: &mut Vec<Value>,
+    limit: usize,
+    found: &Page<Document>,
+    wanted: impl Fn(&Document) -> Result<Option<Value>, Problem>,
+) -> Result<Option<String>, Problem> {
+    let mut left = found.rows.iter();
+    while items.len() < limit {
+        let Some(document) = left.next() else { break };
+        items.extend(wanted(document)?);
+    }
+    let looked_at = found.rows.len() - left.len();
+    let has_more = found.has_more || left.len() > 0;
+    let last = looked_at.checked_sub(1).and_then(|last| found.rows.get(last));
+    Ok(last.filter(|_| has_more).map(|document| document.id.clone()))
 }
 
 /// A page.

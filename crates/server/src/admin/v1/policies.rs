@@ -79,7 +79,7 @@ async fn put(ask: Ask) -> Result<Response, Problem> {
     let (gate, own, text) = (Arc::clone(&ask.api.gate), id.to_owned(), ask.text.clone());
     let body = aside(move || checked(&gate, &own, &text)).await??;
     let mut change = ask.change(Action::PUT, (Kind::Policy, id), Some(Value::Object(body).to_string()))?;
-    change.condition = ask.condition(Kind::Policy, id).await?;
+    change.condition = ask.condition()?;
     let changed = ask.api.control()?.change(change).await?;
     answer(&changed)
 }
@@ -87,7 +87,7 @@ async fn put(ask: Ask) -> Result<Response, Problem> {
 async fn delete(ask: Ask) -> Result<Response, Problem> {
     let id = ask.id()?;
     let mut change = ask.change(Action::DELETE, (Kind::Policy, id), None)?;
-    change.condition = ask.condition(Kind::Policy, id).await?;
+    change.condition = ask.condition()?;
     let changed = ask.api.control()?.change(change).await.map_err(|error| match error.into() {
         Problem::NotFound(_) => missing(id),
         other => other,

@@ -56,9 +56,11 @@ pub(in crate::admin) enum Problem {
     RepeatDiffers,
     /// Too many requests.
     TooMany { retry_after: Span },
-    /// Nothing was changed: the database is out of reach.
+    /// The database is out of reach. Where something was to be changed, this says that nothing was.
     Away(String),
-    /// Nothing was changed: the database takes no more.
+    /// The database takes too long. The same.
+    Slow(String),
+    /// The database takes no more. The same.
     Full(String),
     /// Nobody knows whether anything was changed.
     Unknown(String),
@@ -155,6 +157,9 @@ impl Problem {
             Problem::Away(_) => {
                 (StatusCode::SERVICE_UNAVAILABLE, "database-away", "The database is out of reach")
             }
+            Problem::Slow(_) => {
+                (StatusCode::SERVICE_UNAVAILABLE, "database-slow", "The database takes too long for this")
+            }
             Problem::Full(_) => {
                 (StatusCode::SERVICE_UNAVAILABLE, "database-full", "The database takes no more")
             }
@@ -176,7 +181,11 @@ impl Problem {
 
     fn detail(&self) -> String {
         match self {
-            Problem::BadRequest(detail) | Problem::NotFound(detail) => detail.clone(),
+            Problem::BadRequest(detail)
+            | Problem::NotFound(detail)
+            | Problem::Away(detail)
+            | Problem::Slow(detail)
+            | Problem::Full(detail) => detail.clone(),
             Problem::NotJson(mistake) => mistake.message.clone(),
             Problem::Unauthorized => {
                 "send the header `Authorization: Bearer TOKEN` with a token of this server".to_owned()
@@ -208,7 +217,6 @@ impl Problem {
                     .to_owned()
             }
             Problem::TooMany { .. } => "the header Retry-After says when to come back".to_owned(),
-            Problem::Away(why) | Problem::Full(why) => format!("{why}; nothing was changed"),
             Problem::Unknown(why) => {
                 format!("{why}; whether the change was made is not known: look before you ask again")
             }
@@ -305,6 +313,7 @@ impl From<DatabaseError> for Problem {
         match error {
             DatabaseError::Off => Problem::NoDatabase,
             DatabaseError::Full(_) => Problem::Full(error.to_string()),
+            DatabaseError::Slow(_) => Problem::Slow(error.to_string()),
             DatabaseError::Away(_) | DatabaseError::ReadOnly(_) | DatabaseError::Locked(_) => {
                 Problem::Away(error.to_string())
             }
@@ -338,8 +347,9 @@ impl From<ChangeError> for Problem {
             ChangeError::Invalid(why) => {
                 Problem::Invalid(vec![Mistake { message: why, ..Mistake::default() }])
             }
-            ChangeError::Full(why) => Problem::Full(why),
-            ChangeError::Away(why) => Problem::Away(why),
+            ChangeError::Full(_) => Problem::Full(error.to_string()),
+            ChangeError::Away(_) => Problem::Away(error.to_string()),
+            ChangeError::Slow(_) => Problem::Slow(error.to_string()),
             ChangeError::Unknown(why) => Problem::Unknown(why),
             ChangeError::Other(error) => error.into(),
         }

@@ -95,7 +95,7 @@ async fn put(ask: Ask) -> Result<Response, Problem> {
 /// Writes a record. If it is for later, it takes along what is in force now; should that change meanwhile, it is looked at again.
 async fn write(ask: &Ask, record: &Record) -> Result<Changed, Problem> {
     let key = ask.id()?;
-    let wanted = ask.condition(Kind::Quota, key).await?;
+    let wanted = ask.condition()?;
     let now_ms = moment::ms(ask.api.gate.now());
     for _ in 0..TRIES_MAX {
         let (body, condition) = if record.is_for_later(now_ms) {
@@ -104,28 +104,34 @@ async fn write(ask: &Ask, record: &Record) -> Result<Changed, Problem> {
             let before = before.and_then(|before| before.in_force(now_ms).cloned());
             let as_read =
                 current.map_or(Condition::IfAbsent, |document| Condition::IfVersion(document.version));
-            let condition = match (wanted, as_read) {
+            let condition = match (&wanted, &as_read) {
                 (Condition::Any, _) | (Condition::IfPresent, Condition::IfVersion(_)) => as_read,
-                _ => wanted,
+                (Condition::IfOneOf(versions), Condition::IfVersion(version))
+                    if versions.contains(version) =>
+                {
+                    as_read
+                }
+                _ => wanted.clone(),
             };
             (record.with_before(before), condition)
         } else {
-            (record.text(), wanted)
+            (record.text(), wanted.clone())
         };
         let mut change = ask.change(Action::PUT, (Kind::Quota, key), Some(body))?;
+        let is_as_read = condition != wanted;
         change.condition = condition;
         match ask.api.control()?.change(change).await {
-            Err(Refused::Database(ChangeError::Condition { .. })) if wanted != condition => {}
+            Err(Refused::Database(ChangeError::Condition { .. })) if is_as_read => {}
             changed => return Ok(changed?),
         }
     }
-    Err(Problem::Away("others keep changing the same quota".to_owned()))
+    Err(Problem::Away("others keep changing the same quota; nothing was changed".to_owned()))
 }
 
 async fn delete(ask: Ask) -> Result<Response, Problem> {
     let key = ask.id()?;
     let mut change = ask.change(Action::DELETE, (Kind::Quota, key), None)?;
-    change.condition = ask.condition(Kind::Quota, key).await?;
+    change.condition = ask.condition()?;
     let changed = ask.api.control()?.change(change).await.map_err(|error| match error.into() {
         Problem::NotFound(_) => missing(key),
         other => other,

@@ -241,7 +241,17 @@ fn keys() -> Value {
         "Boost": sent(&json!({ "until": moment(), "percent": percent, "reason": reason }), &["until", "percent"]),
         "Key": optional(&required, key),
         "KeyPage": page_of("Key"),
-        "Verdict": { "type": "object", "required": ["allowed", "decisions"] },
+        "Verdict": {
+            "type": "object",
+            "required": ["allowed", "decisions", "act"],
+            "properties": {
+                "act": { "type": ["object", "null"], "description": "The ban or boost of this key, as in Key." },
+                "act_unknown": {
+                    "type": "boolean",
+                    "description": "True if the database cannot be asked for `act`, which is null then. Else absent.",
+                },
+            },
+        },
     })
 }
 

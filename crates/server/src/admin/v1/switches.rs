@@ -57,7 +57,7 @@ async fn put(ask: Ask) -> Result<Response, Problem> {
     }
     let text = serde_json::to_string(&body).map_err(|error| internal(&error))?;
     let mut change = ask.change(Action::PUT, (Kind::Switch, SWITCHES_ID), Some(text))?;
-    change.condition = ask.condition(Kind::Switch, SWITCHES_ID).await?;
+    change.condition = ask.condition()?;
     let changed = ask.api.control()?.change(change).await?;
     let document = document_of(&changed)?;
     let mut told = told(Some(document))?;

@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod described;
+mod listed;
+mod repeats;
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -323,6 +325,40 @@ async fn without_a_database_nothing_is_changed_and_keys_can_still_be_looked_at()
     assert_eq!(answer.problem(), "404 not-found: unknown policy \"serach\"; it could be search");
     let answer = tell("POST", "/keys/inspect", "{\"policy\": \"search\"}").await;
     assert_eq!(answer.status, 422);
+}
+
+/// A server that has never reached its database, and has nothing but its copy.
+#[tokio::test]
+async fn while_the_database_is_away_keys_can_be_looked_at_and_nothing_false_is_said() {
+    let (folder, gate) = (tempfile::tempdir().unwrap(), gate());
+    let rules = "policies: {search: {requests: 2, period: 1m}}";
+    gate.load(&[tollgate::policy::Source::new("rules.yaml", rules)]).unwrap();
+    let address = "postgres://nobody:nothing@127.0.0.1:1/nowhere".parse().unwrap();
+    let control = Control::open(address, folder.path().join("copy.db"), &gate).await.unwrap();
+    let router = router(Api { control: Some(Arc::new(control)), ..api(&gate) });
+    let mut told = String::new();
+    for (method, path, body) in [
+        ("POST", "/keys/inspect", r#"{"policy": "search", "key": "ann"}"#),
+        ("GET", "/quotas/acme", ""),
+        ("GET", "/audit", ""),
+        ("PUT", "/quotas/acme", r#"{"tier": "gold"}"#),
+    ] {
+        let request = request(method, path, ADMIN).header("content-type", "application/json");
+        let answer = send(&router, request.body(Body::from(body.to_owned())).unwrap()).await;
+        let shown = if answer.status == 200 {
+            let told = answer.json();
+            format!("200, act {}, unknown {}, limit {}", told["act"], told["act_unknown"], told["limit"])
+        } else {
+            answer.problem()
+        };
+        writeln!(told, "{method} {path}: {shown}").unwrap();
+    }
+    assert_snapshot!(told, @"
+    POST /keys/inspect: 200, act null, unknown true, limit 2
+    GET /quotas/acme: 503 database-away: the database cannot be reached: it has not been reached since this server started
+    GET /audit: 503 database-away: the database cannot be reached: it has not been reached since this server started
+    PUT /quotas/acme: 503 database-away: the database cannot be reached: it has not been reached since this server started; nothing was changed
+    ");
 }
 
 #[tokio::test]

@@ -11,7 +11,7 @@ use tollgate::authority::Directed;
 use tollgate::core::Span;
 use tollgate::policy::Place;
 use tollgate::{Descriptor, Force, Request, RequestError, Ruling, Status, TenantSubject, Verdict};
-use tollgate_control::{Action, Changed, Kind};
+use tollgate_control::{Action, Change, Changed, Kind};
 
 use super::answers;
 use super::ask::Ask;
@@ -93,14 +93,15 @@ async fn get(ask: Ask) -> Result<Response, Problem> {
 async fn reset(ask: Ask) -> Result<Response, Problem> {
     let key = ask.id()?;
     let told = json!({ "api_key": key }).to_string();
-    let changed =
-        ask.api.control()?.change(ask.change(Action::RESET, (Kind::Usage, key), Some(told))?).await?;
+    let change = ask.change(Action::RESET, (Kind::Usage, key), Some(told))?;
+    let changed = ask.api.control()?.change(change.clone()).await?;
     let subjects = subjects_of(&ask.api.gate, key).await?;
-    if is_to_be_done(&changed, &ask.api.gate) {
+    if !changed.is_finished {
         for subject in &subjects {
             let questions = with_request(subject, key, |request| forget(&ask.api.gate, request))?;
             finish_reset(&ask.api.gate, questions).await?;
         }
+        finished(&ask, &change, &changed).await;
     }
     answers::json(StatusCode::OK, &json!({ "version": changed.version, "subjects": subjects.len() }))
 }
@@ -111,10 +112,20 @@ async fn subjects_of(gate: &Arc<Gate>, tenant: &str) -> Result<Vec<TenantSubject
     Ok(aside(move || gate.engine().limits_of(&tenant)).await?)
 }
 
-/// Whether counts are still to be forgotten. When it is asked for again, what was used since stays; but where counters are shared, the first time may have ended
-/// before they had forgotten.
-pub(super) fn is_to_be_done(changed: &Changed, gate: &Gate) -> bool {
-    !changed.is_repeat || gate.is_sharing()
+/// Notes down that all has been forgotten: when it is asked for again, what was used since stays. Without that it would be done again, for shared counters may
+/// not have answered the first time.
+pub(super) async fn finished(ask: &Ask, change: &Change, changed: &Changed) {
+    let noted = async {
+        let database = ask.database().await?;
+        Ok::<(), Problem>(database.finish(&change.who, change.repeat.as_ref(), changed.version).await?)
+    };
+    if noted.await.is_err() {
+        let version = changed.version;
+        tracing::warn!(
+            version,
+            "whoever repeats this reset has it done again: that it is done could not be noted"
+        );
+    }
 }
 
 /// Forgets what this process has counted. What is returned, shared counters are to be asked.

@@ -31,12 +31,9 @@ pub(super) struct ActFields {
 
 impl ActFields {
     /// What is stored of it.
-    pub(super) fn checked(self, act: ActName, now_ms: i64) -> Result<KeyBody, Problem> {
+    pub(super) fn checked(self, act: ActName) -> Result<KeyBody, Problem> {
         let until_ms = moment::parse_ms(&self.until);
         let until_ms = until_ms.ok_or_else(|| Problem::Invalid(vec![moment::wrong("until", &self.until)]))?;
-        if until_ms <= now_ms {
-            return Err(Problem::invalid("`until` is over", "name a moment that is to come"));
-        }
         match (act, self.percent) {
             (ActName::Ban, None) | (ActName::Boost, Some(1..=PERCENT_MAX)) => {}
             (ActName::Ban, Some(_)) => {
@@ -72,6 +69,16 @@ impl ActFields {
         check(&subject)?;
         Ok(subject)
     }
+}
+
+/// Whether there is nothing left of it.
+pub(super) fn is_over(body: &KeyBody, now_ms: i64) -> bool {
+    moment::parse_ms(&body.until).is_none_or(|until_ms| until_ms <= now_ms)
+}
+
+/// What to say of that.
+pub(super) fn over() -> Problem {
+    Problem::invalid("`until` is over", "name a moment that is to come")
 }
 
 fn check(subject: &KeySubjectBody) -> Result<(), Problem> {

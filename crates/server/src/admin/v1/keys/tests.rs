@@ -6,11 +6,9 @@ use serde_json::json;
 use super::act::ActFields;
 use super::*;
 
-const NOW_MS: i64 = 1_800_000_000_000;
-
 fn check(name: ActName, body: &Value) -> Result<String, String> {
     let fields: ActFields = serde_json::from_value(body.clone()).map_err(|error| error.to_string())?;
-    match fields.checked(name, NOW_MS) {
+    match fields.checked(name) {
         Ok(body) => Ok(serde_json::to_string(&body).unwrap()),
         Err(Problem::Invalid(mistakes)) => Err(serde_json::to_string(&mistakes).unwrap()),
         Err(other) => Err(format!("{other:?}")),
@@ -22,6 +20,14 @@ fn a_moment_is_kept_in_utc() {
     let body = json!({ "policy": "p", "key": "k", "until": "2030-01-01T02:00:00+02:00", "reason": "r" });
     let told = check(ActName::Ban, &body).unwrap();
     assert_eq!(told, r#"{"act":"ban","policy":"p","key":"k","until":"2030-01-01T00:00:00Z","reason":"r"}"#);
+}
+
+#[test]
+fn what_is_over_is_known_to_be() {
+    let body = json!({ "policy": "p", "key": "k", "until": "2030-01-01T00:00:00Z" });
+    let fields: ActFields = serde_json::from_value(body).unwrap();
+    let body = fields.checked(ActName::Ban).unwrap();
+    assert!(!act::is_over(&body, 1_893_455_999_999) && act::is_over(&body, 1_893_456_000_000));
 }
 
 #[test]
