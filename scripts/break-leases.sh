@@ -40,7 +40,7 @@ try() {
 try 'spent after its deadline' $purse 's/\.filter\(\|block\| block\.deadline > now\)//; s/block\.deadline > now && block\.units > 0/block.units > 0/g'
 try 'returned twice' $purse 's/(            give_up\(block\.rest\(\)\);)/$1 give_up(LeaseRest { number: block.number ^ 1, ..block.rest() });/'
 try 'what is on hand not counted into what a node may have' $purse 's/terms\.units_max\.saturating_sub\(held \+ self\.units_elsewhere\(now\)\)/terms.units_max/'
-try 'what is lent not counted' $purse 's/self\.lent \+ self\.returning/self.returning/'
+try 'what is lent not counted' $purse 's/self\.lent\(now\) \+ self\.returning/self.returning/'
 try 'what is on its way back not counted' $purse 's/now < returning\.until;\n/false;\n/'
 try 'an answer about one return taken for another' $purse 's/returning\.number != number\)/returning.number == number)/'
 try 'a second grant taken' $purse 's/self\.asked\.take_if\(\|asked\| asked\.number == granted\.number\)/self.asked.filter(|asked| asked.number == granted.number)/'

@@ -128,8 +128,6 @@ pub struct Granted<'a> {
 pub struct Purse {
     /// Those with the earliest deadline first.
     blocks: Vec<Block>,
-    /// Units that requests have spent which may yet put them back: until then they count as if they were here.
-    lent: u64,
     /// What is on its way back. Until the authority has it, nobody else does.
     returning: Vec<Returning>,
     asked: Option<Asked>,
@@ -148,7 +146,6 @@ impl Purse {
     pub fn new(now: Time) -> Purse {
         Purse {
             blocks: Vec::new(),
-            lent: 0,
             returning: Vec::new(),
             asked: None,
             known: Known::default(),
@@ -172,10 +169,15 @@ impl Purse {
             + self.asked.map_or(0, |asked| if now < asked.dies_at { asked.units } else { 0 })
     }
 
+    /// What requests have spent that they may yet put back: until then it counts as if it were here. Once its block is gone, nothing can be put back.
+    fn lent(&self, now: Time) -> u64 {
+        self.blocks.iter().filter(|block| block.deadline > now).map(|block| block.lent).sum()
+    }
+
     /// What requests may put back, and what is on its way to the authority.
     fn units_elsewhere(&self, now: Time) -> u64 {
         let is_on_way = |returning: &&Returning| now < returning.until;
-        self.lent + self.returning.iter().filter(is_on_way).map(|returning| returning.units).sum::<u64>()
+        self.lent(now) + self.returning.iter().filter(is_on_way).map(|returning| returning.units).sum::<u64>()
     }
 
     /// Whether nothing is lost by forgetting it: nothing is in it or on the way, and nobody wants so much that anything would be.
@@ -219,9 +221,6 @@ impl Purse {
             block.lent += if is_lent { taken } else { 0 };
             left -= taken;
         }
-        if is_lent {
-            self.lent += units;
-        }
         spent
     }
 
@@ -232,7 +231,6 @@ impl Purse {
 
     /// What was lent is spent.
     pub fn keep(&mut self, spent: &Spent) {
-        self.lent = self.lent.saturating_sub(spent.units());
         for (number, units) in spent.parts() {
             if let Some(block) = self.blocks.iter_mut().find(|block| block.number == number) {
                 block.lent = block.lent.saturating_sub(units);
