@@ -284,11 +284,8 @@ fn leases_are_granted_as_in_core() {
     assert!(granted_in_all > 10_000, "blocks are granted: {granted_in_all}");
 }
 
-/// What is left of a lease comes back once, and not after its deadline.
-#[test]
-fn a_lease_is_returned_once_and_in_time() {
-    let server = RedisServer::start();
-    let mut caller = ScriptCaller::new(server.client());
+/// A limit of ten of every kind that can be leased.
+fn leasable() -> impl Iterator<Item = SharedLimit> {
     let limits: [Limit; 5] = [
         TokenBucket::new(rate(1, 1_000_000), 10).unwrap().into(),
         FixedWindow::new(rate(10, 60_000_000)).into(),
@@ -296,8 +293,15 @@ fn a_lease_is_returned_once_and_in_time() {
         SubWindows::new(rate(10, 60_000_000), 6, OldestCounts::Whole).unwrap().into(),
         SlidingLog::new(rate(10, 60_000_000)).unwrap().into(),
     ];
-    for limit in limits {
-        let shared = SharedLimit::in_ticks(limit, TICK).unwrap();
+    limits.into_iter().map(|limit| SharedLimit::in_ticks(limit, TICK).unwrap())
+}
+
+/// What is left of a lease comes back once, and not after its deadline.
+#[test]
+fn a_lease_is_returned_once_and_in_time() {
+    let server = RedisServer::start();
+    let mut caller = ScriptCaller::new(server.client());
+    for shared in leasable() {
         let name = shared.limit().algorithm();
         let mut remaining_after = |now: u64, ask: Result<(Verb, u64, u64), LeaseRest>| {
             caller.call_mixed((now, now), name.as_bytes(), &shared, ask)
@@ -386,15 +390,7 @@ fn giving_back_under_an_older_limit_forgets_nothing() {
 fn nothing_comes_back_to_a_count_that_has_forgotten_it() {
     let server = RedisServer::start();
     let mut caller = ScriptCaller::new(server.client());
-    let limits: [Limit; 5] = [
-        TokenBucket::new(rate(1, 1_000_000), 10).unwrap().into(),
-        FixedWindow::new(rate(10, 60_000_000)).into(),
-        SlidingWindow::new(rate(10, 60_000_000)).into(),
-        SubWindows::new(rate(10, 60_000_000), 6, OldestCounts::Whole).unwrap().into(),
-        SlidingLog::new(rate(10, 60_000_000)).unwrap().into(),
-    ];
-    for limit in limits {
-        let shared = SharedLimit::in_ticks(limit, TICK).unwrap();
+    for shared in leasable() {
         let name = shared.limit().algorithm();
         let mut ask = |now: u64, ask: Result<(Verb, u64, u64), LeaseRest>| {
             caller.call_mixed((now, now), name.as_bytes(), &shared, ask)
