@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 const LINES_MAX: usize = 600;
 
@@ -45,4 +46,19 @@ fn nothing_is_left_for_later() {
         [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("unimpl", "emented!"), concat!("#[ign", "ore")];
     let unfinished = check(|text| !marks.iter().any(|mark| text.contains(mark)));
     assert!(unfinished.is_empty(), "left for later: {unfinished:#?}");
+}
+
+/// The first line of the README: `cargo run --release -- serve`. Where several programs could be meant, one has to be named.
+#[test]
+fn cargo_run_means_the_server() {
+    let told = Command::new(env!("CARGO"))
+        .args(["metadata", "--no-deps", "--format-version", "1", "--offline"])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output()
+        .unwrap();
+    let told = String::from_utf8(told.stdout).unwrap();
+    let named: Vec<&str> =
+        told.split("\"default_run\":").skip(1).filter(|rest| rest.starts_with('"')).collect();
+    assert_eq!(named.len(), 1, "so many programs are named as the one that is meant");
+    assert!(named[0].starts_with("\"tollgate\""));
 }
