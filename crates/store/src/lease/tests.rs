@@ -228,6 +228,30 @@ fn all_goes_back_at_the_end() {
     assert!(node.asks().is_none(), "nothing more is asked for");
 }
 
+/// Whoever stops asks for both: what waits, and what did not arrive and waits for another try.
+#[test]
+fn what_did_not_arrive_is_known_to_be_due() {
+    let node = Node::with_units(bucket(100, 100), 4, at(0));
+    assert!(node.purses.close(at(2)) && !node.purses.has_retries());
+    for errand in node.purses.take_errands(10) {
+        node.purses.settle(errand, Err(Failure::Unreachable), at(3));
+    }
+    assert!(!node.purses.has_errands() && node.purses.has_retries());
+    node.purses.run_retries(at(4));
+    assert!(!node.purses.has_errands(), "not at once");
+    node.purses.run_retries(at(SECOND));
+    assert!(node.purses.has_errands() && !node.purses.has_retries());
+    assert_eq!(node.purses.stats(at(SECOND)).dropped, 0);
+    for errand in node.purses.take_errands(10) {
+        node.purses.settle(errand, Err(Failure::Unreachable), at(60 * SECOND));
+    }
+    assert_eq!(
+        (node.purses.has_retries(), node.purses.stats(at(60 * SECOND)).dropped),
+        (false, 1),
+        "too late"
+    );
+}
+
 #[test]
 fn blocks_last_no_longer_than_their_window() {
     let rate = Rate::new(100_000, Span::from_ticks(1_000_000)).unwrap();
