@@ -6,9 +6,9 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use tollgate_core::{
-    Ask, Calendar, CalendarUnit, Concurrency, Cost, FixedWindow, Intent, LeakyBucket, LeaseRest, Limit,
-    OldestCounts, Refund, SharedLimit, SlidingLog, SlidingWindow, Span, SubWindows, Tick, Time, TokenBucket,
-    Verb, Windows,
+    Ask, Calendar, CalendarUnit, Concurrency, Cost, FixedWindow, Intent, LeakyBucket, LeakyQueue, LeaseRest,
+    Limit, OldestCounts, Refund, SharedLimit, SlidingLog, SlidingWindow, Span, SubWindows, Tick, Time,
+    TokenBucket, Verb, Windows,
 };
 use tollgate_testkit::real::redis::{Counter, RedisServer, ScriptCaller, Scripts};
 use tollgate_testkit::{Act, Gap, Spec, Step, Subject, Timeline, Trace, Units};
@@ -385,27 +385,32 @@ fn giving_back_under_an_older_limit_forgets_nothing() {
     }
 }
 
-/// What was counted before a key was reset does not come back to what others have counted since; and it is known all the same that it came.
+/// What was counted before a key was reset does not come back to what others have counted since; and it is known all the same that it came. A queue is
+/// not leased, but what was reserved of it comes back in the same way.
 #[test]
 fn nothing_comes_back_to_a_count_that_has_forgotten_it() {
     let server = RedisServer::start();
     let mut caller = ScriptCaller::new(server.client());
-    for shared in leasable() {
+    let queue = LeakyQueue::new(rate(10, 10_000_000), Span::from_ticks(60_000_000)).unwrap();
+    let queue = SharedLimit::in_ticks(queue.into(), TICK).unwrap();
+    for shared in leasable().chain([queue]) {
         let name = shared.limit().algorithm();
         let mut ask = |now: u64, ask: Result<(Verb, u64, u64), LeaseRest>| {
             caller.call_mixed((now, now), name.as_bytes(), &shared, ask)
         };
-        assert_eq!(ask(NOON, Ok((Verb::Lease, 4, 1)))[1], 4, "{name}");
-        assert_eq!(ask(NOON + 10, Ok((Verb::Reset, 0, 0)))[2], 10, "{name}");
-        assert_eq!(ask(NOON + 20, Ok((Verb::Lease, 8, 1)))[1], 8, "{name}");
+        let fresh = ask(NOON, Ok((Verb::Peek, 0, 0)))[2];
+        assert_eq!(ask(NOON, Ok((Verb::Take, 4, 0)))[0], 0, "{name}");
+        assert_eq!(ask(NOON + 10, Ok((Verb::Reset, 0, 0)))[2], fresh, "{name}");
+        assert_eq!(ask(NOON + 20, Ok((Verb::Take, 8, 0)))[0], 0, "{name}");
         let rest = |number, counted_at| LeaseRest {
             units: 3,
             counted_at: at(counted_at),
             deadline: at(NOON + 5_000),
             number,
         };
-        assert_eq!(ask(NOON + 30, Err(rest(7, NOON)))[..3], [0, 0, 2], "{name}: from before");
-        assert_eq!(ask(NOON + 30, Err(rest(7, NOON)))[..3], [2, 0, 2], "{name}: a second time");
-        assert_eq!(ask(NOON + 30, Err(rest(8, NOON + 20)))[..3], [0, 0, 5], "{name}: from after");
+        let left = ask(NOON + 30, Ok((Verb::Peek, 0, 0)))[2];
+        assert_eq!(ask(NOON + 30, Err(rest(7, NOON)))[..3], [0, 0, left], "{name}: from before");
+        assert_eq!(ask(NOON + 30, Err(rest(7, NOON)))[..3], [2, 0, left], "{name}: a second time");
+        assert_eq!(ask(NOON + 30, Err(rest(8, NOON + 20)))[..3], [0, 0, left + 3], "{name}: from after");
     }
 }

@@ -69,12 +69,12 @@ impl Engine {
         self.purses(keeper).is_some_and(Purses::has_errands)
     }
 
-    /// Whether anything is to be given back to an authority that did not arrive before. What is due of it are errands again.
-    pub fn has_retries(&self, keeper: Keeper, now: Time) -> bool {
+    /// Makes errands of what is to be given back to an authority, did not arrive before, and is due again. False if there is nothing of that kind, due or not.
+    pub fn run_retries(&self, keeper: Keeper, now: Time) -> bool {
         self.purses(keeper).is_some_and(|purses| {
-            let has_retries = purses.has_retries();
+            let has_any = purses.has_retries();
             purses.run_retries(now);
-            has_retries
+            has_any
         })
     }
 

@@ -34,6 +34,7 @@ for i = 1, #KEYS do
       outcome = 2
     elseif verb == RESET then
       wait, whole, changed = 0, 0, true
+      remember_reset(key)
     else
       if verb >= 0 and whole > wait then whole, changed = wait, true end -- It is trimmed.
       if units <= units_max and wait <= wait_max then

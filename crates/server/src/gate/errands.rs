@@ -93,7 +93,7 @@ impl Gate {
                 }
                 // What others have under way may be granted yet, and is to be given back then.
                 let is_over = self.carriers.to(keeper).under_way.load(Ordering::Acquire) == 0;
-                let has_more = self.engine.has_retries(keeper, self.now()) || self.engine.has_errands(keeper);
+                let has_more = self.engine.run_retries(keeper, self.now()) || self.engine.has_errands(keeper);
                 if is_all && is_over && !has_more {
                     return;
                 }
