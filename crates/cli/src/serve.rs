@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::{ArgMatches, Command};
 use tokio::signal::unix::{SignalKind, signal};
-use tollgate_server::{Addresses, Running, Settings, TlsMode, TlsModes, TokenSettings};
+use tollgate_server::{Addresses, Listen, Running, Settings, TlsMode, TlsModes, TokenSettings};
 
 use crate::failure::Failure;
 use crate::{logs, settings};
@@ -32,6 +32,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
         return Err(Failure::NoRules { path: settings.rules, hint });
     }
     logs::start(&settings)?;
+    tollgate_server::prepare();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
     let runtime = runtime.map_err(Failure::Runtime)?;
     let served = runtime.block_on(serve(settings));
@@ -51,8 +52,12 @@ async fn serve(settings: Settings) -> Result<ExitCode, Failure> {
         rules: settings.rules.display().to_string(),
         tls: settings.tls.modes(),
         tokens: settings.tokens.clone(),
+        is_admin_remote: matches!(settings.admin, Listen::At(at) if !at.ip().to_canonical().is_loopback()),
     };
     let running = tollgate_server::serve(settings).await?;
+    if tollgate_server::is_root() {
+        tracing::warn!("running as root: a server needs no privilege for ports above 1023");
+    }
     greet(&running, &told);
     tokio::select! {
         _ = terminate.recv() => {}
@@ -92,10 +97,11 @@ struct Told {
     rules: String,
     tls: TlsModes,
     tokens: TokenSettings,
+    is_admin_remote: bool,
 }
 
 /// Where it listens, and a line to try.
-fn greet(running: &Running, Told { store, rules, tls, tokens }: &Told) {
+fn greet(running: &Running, Told { store, rules, tls, tokens, is_admin_remote }: &Told) {
     let Addresses { http, grpc, resp, admin } = running.addresses();
     let places: usize = running.gate().snapshot().map_or(0, |snapshot| snapshot.places().count());
     println!(
@@ -116,6 +122,9 @@ fn greet(running: &Running, Told { store, rules, tls, tokens }: &Told) {
     }
     if let Some(store) = store {
         println!("  store  {store}");
+    }
+    if *is_admin_remote {
+        println!("  admin's /metrics and health checks need no token: restrict who can reach that address");
     }
     if let Some(path) = running.admin_token_file() {
         println!("  admin token in {}", path.display());

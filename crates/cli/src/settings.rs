@@ -23,12 +23,14 @@ pub(crate) fn args() -> impl Iterator<Item = Arg> {
         .value_name("PATH")
         .help("The settings file [default: tollgate.yaml, if it exists]");
     let settings = SETTINGS.iter().map(|setting| {
-        Arg::new(setting.name)
+        let arg = Arg::new(setting.name)
             .long(setting.name.replace('_', "-"))
             .env(setting.variable)
             .hide_env_values(true)
             .value_name(setting.value_name)
-            .help(setting.help)
+            .help(setting.help);
+        // A flag alone means yes.
+        if setting.value_name == "BOOL" { arg.num_args(0..=1).default_missing_value("true") } else { arg }
     });
     std::iter::once(config).chain(settings)
 }
@@ -48,6 +50,7 @@ pub(crate) fn gather(matches: &ArgMatches) -> Result<Settings, Failure> {
             settings.set(setting.name, text).map_err(|error| Failure::Setting { given_by: name, error })?;
         }
     }
+    settings.memory.get_or_insert_with(tollgate_server::default_memory_bytes);
     Ok(settings)
 }
 

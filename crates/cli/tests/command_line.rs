@@ -310,6 +310,47 @@ fn settings_that_make_no_sense_are_named() {
     "#);
 }
 
+/// A server at any address of the machine, with these flags.
+fn launch_open(flags: &[(&str, &str)]) -> Launch {
+    let launch = Launch::new(TOLLGATE).rules("policies.yaml", POLICIES).flag("http", "0.0.0.0:0");
+    flags.iter().fold(launch, |launch, (name, value)| launch.flag(name, value))
+}
+
+#[test]
+fn a_listener_that_is_open_to_other_machines_needs_tokens_or_certificates() {
+    for (listener, advice) in
+        [("http", "Authorization: Bearer TOKEN"), ("grpc", "initial_metadata"), ("resp", "AUTH TOKEN")]
+    {
+        let launch = launch_open(&[("http", "127.0.0.1:0"), (listener, "[::]:0")]);
+        let Finished { code, stderr, .. } = run(&mut launch.command());
+        assert_eq!(code, Some(1), "{stderr}");
+        let refusal = format!("refusing to serve {listener} at [::]:0: it is open to other machines");
+        for part in [&*refusal, advice, "--insecure-listen", "TOLLGATE_INSECURE_LISTEN=true"] {
+            assert!(stderr.contains(part), "no {part:?} in {stderr}");
+        }
+    }
+}
+
+#[test]
+fn an_open_listener_starts_where_it_is_protected_or_meant() {
+    let tokens = ("http-tokens", "0123456789abcdef0123456789abcdef");
+    for flags in [&[tokens][..], &[("insecure-listen", "true")], &[("http", "127.0.0.2:0")]] {
+        let tollgate = launch_open(flags).start();
+        assert!(tollgate.greeting().contains("Tollgate "), "{flags:?}");
+    }
+    // The flag alone means yes.
+    let launch = launch_open(&[("grpc", "off"), ("resp", "off"), ("admin", "off")]).without("rules");
+    let mut command = launch.command();
+    command.args(["--insecure-listen", "--rules=nosuch"]);
+    assert!(run(&mut command).stderr.contains("nosuch"));
+}
+
+#[test]
+fn the_banner_says_that_metrics_of_an_open_admin_listener_need_no_token() {
+    let tollgate = launch_open(&[("http", "127.0.0.1:0"), ("admin", "0.0.0.0:0")]).start();
+    assert!(tollgate.greeting().contains("/metrics and health checks need no token"));
+}
+
 #[test]
 fn a_password_of_the_store_is_not_repeated() {
     for settings in ["store: redis://ann:hunter2@host:none", "store_pins: acme=hunter2@host"] {

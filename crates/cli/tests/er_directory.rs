@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 use tollgate::Clock;
-use tollgate_testkit::real::{Client, Launch, Signal, python};
+use tollgate_testkit::real::{Client, Launch, Signal, python, run};
 
 /// One domain per file. Together they use all sixteen keys that there are.
 const FILES: [(&str, &str); 2] = [
@@ -290,6 +290,7 @@ fn launch_by_variables(subdirectory: Option<&str>) -> Launch {
     }
     let root = root.display().to_string();
     let launch = launch.variable("RUNTIME_ROOT", &root).variable("PORT", "0").variable("GRPC_PORT", "0");
+    let launch = launch.variable("TOLLGATE_INSECURE_LISTEN", "true");
     match subdirectory {
         Some(subdirectory) => launch.variable("RUNTIME_SUBDIRECTORY", subdirectory),
         None => launch,
@@ -310,6 +311,16 @@ fn its_variables_say_where_things_are() {
             assert!(greeting.contains(listener), "no {listener:?} in {greeting}");
         }
     }
+}
+
+#[test]
+fn its_ports_are_not_opened_to_other_machines_without_protection() {
+    let launch = launch_by_variables(None).variable("TOLLGATE_INSECURE_LISTEN", "false");
+    let finished = run(&mut launch.command());
+    assert_eq!(finished.code, Some(1));
+    let advice = "TOLLGATE_INSECURE_LISTEN=true";
+    assert!(finished.stderr.starts_with("refusing to serve http at 0.0.0.0:0: "), "{}", finished.stderr);
+    assert!(finished.stderr.contains(advice), "{}", finished.stderr);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use http::header::CONTENT_LENGTH;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use thiserror::Error as ThisError;
 
-use crate::room::AllHeld;
+use crate::memory::AccountFull;
 
 /// How long a client may take to send a body: one that never does must not keep its connection.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
@@ -34,7 +34,7 @@ pub(crate) enum BodyError {
     Unreadable(axum::Error),
     /// There is no memory left for it.
     #[error("{0}")]
-    Busy(AllHeld),
+    Busy(AccountFull),
 }
 
 /// A body that a client sends.
@@ -62,8 +62,8 @@ pub(crate) async fn read<B: Sent>(request: http::Request<B>, max: usize) -> Resu
 fn unreadable(error: BoxError) -> BodyError {
     let outermost: &(dyn Error + 'static) = &*error;
     let mut causes = std::iter::successors(Some(outermost), |&cause| cause.source());
-    match causes.find_map(|cause| cause.downcast_ref::<AllHeld>()) {
-        Some(&all_held) => BodyError::Busy(all_held),
+    match causes.find_map(|cause| cause.downcast_ref::<AccountFull>()) {
+        Some(&account_full) => BodyError::Busy(account_full),
         None => BodyError::Unreadable(axum::Error::new(error)),
     }
 }

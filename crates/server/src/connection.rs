@@ -2,6 +2,7 @@
 
 mod bodies;
 mod impatient;
+mod read_ahead;
 #[cfg(test)]
 mod tests;
 
@@ -10,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use http::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
@@ -18,9 +19,13 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use self::bodies::{Budget, Counted};
+use self::bodies::{Budget, Counted, Responses, count_response};
 pub(crate) use self::impatient::Impatient;
+use self::read_ahead::{ReadAhead, Unparsed};
+use crate::body::BodyError;
 use crate::drain::Drain;
+use crate::memory::AccountFull;
+use crate::protocol::http::Problem;
 use crate::room::Room;
 use crate::stream::{Stream, close};
 
@@ -29,6 +34,8 @@ use crate::stream::{Stream, close};
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often a connection is looked at, whether it is of any use.
 const LOOK_INTERVAL: Duration = Duration::from_secs(10);
+/// After so many looks, a client that has taken no whole response since, and has one to take, is disconnected.
+const STALLED_LOOKS_MAX: u32 = 3;
 /// How long a client may take none of its answers.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Requests under way on one connection of HTTP/2.
@@ -93,24 +100,44 @@ where
 {
     let peer = stream.peer();
     let room = Arc::clone(stream.room());
-    let (bodies, visit) = (Budget::new(Arc::clone(&room)), Visit::new(room));
-    let asked = Arc::clone(&visit.has_asked);
+    let (budget, unparsed) = (Budget::new(Arc::clone(&room)), Unparsed::new(Arc::clone(&room)));
+    let visit = Visit::new(room);
+    let (asked, responses) = (Arc::clone(&visit.has_asked), Arc::clone(&visit.responses));
+    let io = TokioIo::new(ReadAhead::new(Impatient::new(stream, WRITE_TIMEOUT), Arc::clone(&unparsed)));
     let service = service_fn(move |mut request: Request<Incoming>| {
         asked.store(true, Ordering::Relaxed); // orders nothing else
+        let parsed = unparsed.parsed();
         request.extensions_mut().insert(peer);
-        service(request.map(|body| bodies.count(body)))
+        let charged = budget.charge_head(&request);
+        let begun = charged.map(|share| (service(request.map(|body| budget.count(body))), share));
+        let responses = Arc::clone(&responses);
+        async move {
+            let _parsed = parsed;
+            match begun {
+                Ok((answer, share)) => {
+                    answer.await.map(|response| count_response(response, share, &responses))
+                }
+                Err(full) => Ok(busy(full)),
+            }
+        }
     });
-    let io = TokioIo::new(Impatient::new(stream, WRITE_TIMEOUT));
     // The two kinds of connection are alike, but have no trait in common.
     macro_rules! finish {
         ($connection:expr) => {{
             let mut connection = std::pin::pin!($connection);
             tokio::select! {
                 ended = connection.as_mut() => ended,
-                () = visit.overstayed() => {
-                    connection.as_mut().graceful_shutdown();
-                    connection.await
-                }
+                over = visit.over() => match over {
+                    Over::Idle => {
+                        connection.as_mut().graceful_shutdown();
+                        connection.await
+                    }
+                    // It would not take the end either.
+                    Over::Stalled => {
+                        tracing::debug!(client = %peer.address, "a client does not take its responses");
+                        Ok(())
+                    }
+                },
                 () = drain.begun() => {
                     connection.as_mut().graceful_shutdown();
                     connection.await
@@ -144,24 +171,45 @@ where
     }
 }
 
+/// The response to a request for which the memory account has no room.
+fn busy(full: AccountFull) -> Response {
+    Problem::Body(BodyError::Busy(full)).into_response()
+}
+
 /// A client that keeps its connection.
 struct Visit {
     room: Arc<Room>,
     /// Whether it has asked anything since the last look.
     has_asked: Arc<AtomicBool>,
+    responses: Arc<Responses>,
+}
+
+/// Why a connection is closed.
+enum Over {
+    /// It was idle for a while, and few connections or little memory is left.
+    Idle,
+    /// The client has responses to take and takes none, however slowly it reads.
+    Stalled,
 }
 
 impl Visit {
     fn new(room: Arc<Room>) -> Visit {
-        Visit { room, has_asked: Arc::default() }
+        Visit { room, has_asked: Arc::default(), responses: Arc::default() }
     }
 
-    /// Comes back when the client has asked nothing for a while, and others want its place.
-    async fn overstayed(&self) {
+    /// Comes back when the connection is to be closed.
+    async fn over(&self) -> Over {
+        let (mut stalled_looks, mut taken_before) = (0, None);
         loop {
             tokio::time::sleep(LOOK_INTERVAL).await;
+            let taken = self.responses.taken_while_waiting();
+            stalled_looks = if taken.is_some() && taken == taken_before { stalled_looks + 1 } else { 0 };
+            taken_before = taken;
+            if stalled_looks >= STALLED_LOOKS_MAX {
+                return Over::Stalled;
+            }
             if !self.has_asked.swap(false, Ordering::Relaxed) && self.room.is_crowded() {
-                return;
+                return Over::Idle;
             }
         }
     }

@@ -8,7 +8,7 @@ mod rules;
 
 use std::fmt;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use http::HeaderMap;
@@ -26,7 +26,9 @@ use self::rules::Sources;
 pub(crate) use self::rules::SwitchedNames;
 use crate::access::{self, Access};
 use crate::client_address::AddressSettings;
-use crate::metrics::{EngineStats, Metrics, Outcomes, Protocol, StoreStats};
+use crate::memory::MemoryAccount;
+use crate::metrics::{ConnectionStats, EngineStats, Metrics, Outcomes, Protocol, StoreStats};
+use crate::room::ConnectionLimit;
 use crate::seldom::Seldom;
 use crate::store::Store;
 
@@ -79,6 +81,8 @@ pub struct Gate {
     told: Told,
     /// Those who carry errands.
     carriers: Carriers,
+    /// The listeners and the memory account that they share, once the server listens.
+    connections: OnceLock<(Arc<MemoryAccount>, Vec<Arc<ConnectionLimit>>)>,
 }
 
 /// How far a gate is, as [`Gate::readiness`] has it.
@@ -102,6 +106,7 @@ impl Gate {
             unshared_throttles: Seldom::default(),
             told: Told::default(),
             carriers: Carriers::default(),
+            connections: OnceLock::new(),
         })
     }
 
@@ -280,7 +285,15 @@ impl Gate {
             hot: self.engine.hot_stats(now),
             reservations: self.engine.reservation_stats(),
         };
-        self.metrics.encode(engine, store)
+        let connections =
+            self.connections.get().map(|(account, limits)| ConnectionStats::new(account, limits));
+        self.metrics.encode(engine, store, connections.unwrap_or_default())
+    }
+
+    /// Shows these listeners and their memory account in the metrics.
+    pub(crate) fn watch_connections(&self, account: Arc<MemoryAccount>, limits: Vec<Arc<ConnectionLimit>>) {
+        // Set once, when the server starts to listen.
+        let _ = self.connections.set((account, limits));
     }
 
     pub(crate) fn metrics(&self) -> &Metrics {

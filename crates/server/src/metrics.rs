@@ -23,7 +23,7 @@ use tollgate::{DecidedBy, Force, Ruling, Status, Verdict};
 use chunked::Chunked;
 pub(crate) use classic::classic;
 use exposition::Exposition;
-pub(crate) use exposition::{EngineStats, StoreStats};
+pub(crate) use exposition::{ConnectionStats, EngineStats, StoreStats};
 pub(crate) use shard::Outcomes;
 use shard::{Answer, Several, Shard, Special};
 
@@ -228,8 +228,13 @@ impl Metrics {
     }
 
     /// All of it as text, in the format of `OpenMetrics`.
-    pub(crate) fn encode(&self, engine: EngineStats, store: StoreStats) -> Result<String, fmt::Error> {
-        Exposition::of(self, engine, store).encode()
+    pub(crate) fn encode(
+        &self,
+        engine: EngineStats,
+        store: StoreStats,
+        connections: ConnectionStats,
+    ) -> Result<String, fmt::Error> {
+        Exposition::of(self, engine, store, connections).encode()
     }
 
     fn shards(&self) -> impl Iterator<Item = &Shard> {

@@ -1,72 +1,237 @@
-//! How many connections a listener may have, how much they may hold together, and whether it gets crowded.
+//! How many connections a listener may have, in all and per client, and what each may hold.
 //!
-//! Nobody is turned away: whoever connects when all places are taken waits for one. So that this does not take for ever, connections
-//! that have nothing to say are closed early where few places are left: their clients can come back, if they ever have a question.
+//! A connection that finds all places of its listener taken waits to be accepted. One that exceeds a limit
+//! of its client, or for which the memory account has no room, is closed at once. Idle connections are
+//! closed early where few places or little memory is left: their clients can connect again.
 
 mod held;
 #[cfg(test)]
 mod tests;
 
+use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
+use thiserror::Error;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tollgate::core::Time;
 
-pub(crate) use self::held::{AllHeld, Held};
+pub(crate) use self::held::{Held, Share};
+use crate::clients::{Client, Clients};
+use crate::memory::{AccountFull, CONNECTION_BYTES, Class, MemoryAccount, TLS_BYTES};
 
 /// A listener is crowded when less than one place in so many is free.
 const CROWDED_SHARE: usize = 8;
 
-/// The places of one listener.
-#[derive(Debug)]
-pub(crate) struct Room {
-    free: Arc<Semaphore>,
-    places: u32,
-    /// What connections hold beyond what each may.
-    lent_bytes: AtomicUsize,
-    lent_bytes_max: usize,
+/// Why a connection is closed before it is served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub(crate) enum Refusal {
+    /// `connections_per_client`.
+    #[error("the client has too many connections")]
+    ClientConnections,
+    /// `connection_rate_per_client`.
+    #[error("the client opens connections too fast")]
+    ClientRate,
+    /// The memory account.
+    #[error("no memory is left for connections")]
+    Memory,
 }
 
-/// A place, until it is dropped.
+impl Refusal {
+    pub(crate) const ALL: [Refusal; 3] = [Refusal::ClientConnections, Refusal::ClientRate, Refusal::Memory];
+
+    /// The label of its metric.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Refusal::ClientConnections => "client_connections",
+            Refusal::ClientRate => "client_rate",
+            Refusal::Memory => "memory",
+        }
+    }
+}
+
+/// What all listeners share.
+#[derive(Clone, Debug)]
+pub(crate) struct Shared {
+    pub(crate) account: Arc<MemoryAccount>,
+    pub(crate) clients: Arc<Clients>,
+}
+
+/// The limits of one listener.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ListenerLimits {
+    /// Which of the listeners, by its place in `LISTENERS`.
+    pub(crate) listener: usize,
+    pub(crate) connections_max: usize,
+    pub(crate) per_client_max: usize,
+    pub(crate) has_tls: bool,
+    /// The admin listener's few connections are admitted whatever the others hold.
+    pub(crate) has_reserve: bool,
+}
+
+/// The connections of one listener.
+#[derive(Debug)]
+pub(crate) struct ConnectionLimit {
+    limits: ListenerLimits,
+    shared: Shared,
+    free: Arc<Semaphore>,
+    places: u32,
+    refused: [AtomicU64; Refusal::ALL.len()],
+}
+
+/// A place of a listener that no connection has taken yet.
 pub(crate) type Place = OwnedSemaphorePermit;
 
-impl Room {
-    /// A room with so many places, at least one, and so much memory for the long requests of all.
-    pub(crate) fn new(places: usize, lent_bytes_max: usize) -> Room {
-        let places = u32::try_from(places.clamp(1, Semaphore::MAX_PERMITS)).unwrap_or(u32::MAX);
+impl ConnectionLimit {
+    pub(crate) fn new(limits: ListenerLimits, shared: Shared) -> ConnectionLimit {
+        let places = u32::try_from(limits.connections_max.clamp(1, Semaphore::MAX_PERMITS));
+        let places = places.unwrap_or(u32::MAX);
         let free = Arc::new(Semaphore::new(places as usize));
-        Room { free, places, lent_bytes: AtomicUsize::new(0), lent_bytes_max }
+        ConnectionLimit { limits, shared, free, places, refused: Default::default() }
     }
 
-    /// A room without bounds, for connections that share it with nobody.
-    pub(crate) fn unbounded() -> Room {
-        Room::new(usize::MAX, usize::MAX)
-    }
-
-    /// Waits for a place. Nothing, if there never will be one.
-    pub(crate) async fn enter(&self) -> Option<Place> {
+    /// Waits for a place. `None` if there never will be one.
+    pub(crate) async fn wait_for_place(&self) -> Option<Place> {
         Arc::clone(&self.free).acquire_owned().await.ok()
     }
 
-    /// Whether few places are left, so that those who say nothing should not keep theirs.
-    pub(crate) fn is_crowded(&self) -> bool {
-        self.free.available_permits() * CROWDED_SHARE < self.places as usize
+    /// Admits a connection that was accepted, or says why it is closed.
+    pub(crate) fn admit(
+        self: &Arc<ConnectionLimit>,
+        place: Option<Place>,
+        peer: IpAddr,
+        now: Time,
+    ) -> Result<Room, Refusal> {
+        let admitted = self.charge(place, peer, now);
+        if let Err(refusal) = admitted {
+            self.refused[refusal as usize].fetch_add(1, Ordering::Relaxed);
+        }
+        admitted
     }
 
-    /// Waits until everybody has left.
+    fn charge(
+        self: &Arc<ConnectionLimit>,
+        place: Option<Place>,
+        peer: IpAddr,
+        now: Time,
+    ) -> Result<Room, Refusal> {
+        let client = self.shared.clients.open(peer, now).ok_or(Refusal::ClientRate)?;
+        let bytes = CONNECTION_BYTES + if self.limits.has_tls { TLS_BYTES } else { 0 };
+        let connections = client.connect(self.limits.listener);
+        let of_client = client.held(Class::Connection).fetch_add(bytes, Ordering::Relaxed) + bytes;
+        let account = &self.shared.account;
+        let charged = account.charge_connection(bytes);
+        // From here on, dropping it gives all of that back.
+        let room = Room { limit: Arc::clone(self), client, bytes, _place: place };
+        let is_bound = !room.client.is_exempt;
+        if is_bound && connections > self.limits.per_client_max {
+            return Err(Refusal::ClientConnections);
+        }
+        if self.limits.has_reserve {
+            return Ok(room);
+        }
+        // All listeners together: one client takes at most half of what connections may take.
+        if is_bound && of_client > account.new_connections_max_bytes() / 2 {
+            return Err(Refusal::ClientConnections);
+        }
+        charged.map_err(|AccountFull| Refusal::Memory)?;
+        Ok(room)
+    }
+
+    /// Whether few places or little memory is left, so that idle connections should be closed.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.free.available_permits() * CROWDED_SHARE < self.places as usize
+            || self.shared.account.is_under_pressure()
+    }
+
+    /// Waits until the last connection has ended.
     pub(crate) async fn emptied(&self) {
         let _ = self.free.acquire_many(self.places).await; // Never closed, so never an error.
     }
 
-    /// Counts so much more as lent. An error if that is more than there is: it counts all the same.
-    fn lend(&self, bytes: usize) -> Result<(), AllHeld> {
-        let before = self.lent_bytes.fetch_add(bytes, Ordering::Relaxed);
-        if before.saturating_add(bytes) <= self.lent_bytes_max { Ok(()) } else { Err(AllHeld) }
+    pub(crate) fn open_connections(&self) -> usize {
+        (self.places as usize).saturating_sub(self.free.available_permits())
     }
 
-    fn take_back(&self, bytes: usize) {
+    pub(crate) fn connections_max(&self) -> usize {
+        self.places as usize
+    }
+
+    pub(crate) fn listener(&self) -> usize {
+        self.limits.listener
+    }
+
+    pub(crate) fn refused_count(&self, refusal: Refusal) -> u64 {
+        self.refused[refusal as usize].load(Ordering::Relaxed)
+    }
+}
+
+/// What one admitted connection takes of its listener, its client and the memory account, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Room {
+    limit: Arc<ConnectionLimit>,
+    client: Arc<Client>,
+    /// The fixed cost of the connection.
+    bytes: usize,
+    _place: Option<Place>,
+}
+
+impl Room {
+    /// A connection without limits, for those that no listener has accepted.
+    #[cfg(any(test, fuzzing))]
+    pub(crate) fn unbounded() -> Room {
+        Room::new(usize::MAX, usize::MAX)
+    }
+
+    /// A connection of a listener with so many places, whose requests may hold so much.
+    #[cfg(any(test, fuzzing))]
+    pub(crate) fn new(connections_max: usize, request_bytes_max: usize) -> Room {
+        let limits = ListenerLimits {
+            listener: 0,
+            connections_max,
+            per_client_max: usize::MAX,
+            has_tls: false,
+            has_reserve: true,
+        };
+        let account = Arc::new(MemoryAccount::for_requests(request_bytes_max));
+        let limit = ConnectionLimit::new(limits, Shared { account, clients: Arc::default() });
+        Room { limit: Arc::new(limit), client: Arc::new(Client::exempt()), bytes: 0, _place: None }
+    }
+
+    /// The listener that has accepted the connection.
+    #[cfg(test)]
+    pub(crate) fn limit(&self) -> &Arc<ConnectionLimit> {
+        &self.limit
+    }
+
+    /// Whether the connection should be closed if it is idle.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.limit.is_crowded()
+    }
+
+    /// Charges what the connection holds already. It stays charged where that is refused.
+    fn charge(&self, class: Class, bytes: usize) -> Result<(), AccountFull> {
+        let account = &self.limit.shared.account;
+        let of_client = self.client.held(class).fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
+        let charged = account.charge(class, bytes);
+        let is_too_much = !self.client.is_exempt && of_client > account.client_max_bytes(class);
+        if is_too_much { Err(AccountFull) } else { charged }
+    }
+
+    fn release(&self, class: Class, bytes: usize) {
         if bytes > 0 {
-            self.lent_bytes.fetch_sub(bytes, Ordering::Relaxed);
+            self.client.held(class).fetch_sub(bytes, Ordering::Relaxed);
+            self.limit.shared.account.release(class, bytes);
+        }
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        // A connection that no listener has accepted was not counted.
+        if self.bytes > 0 {
+            self.release(Class::Connection, self.bytes);
+            self.client.disconnect(self.limit.limits.listener);
         }
     }
 }

@@ -15,25 +15,36 @@ use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tollgate::policy::Problems;
-use tollgate::{EngineError, Keeper};
+use tollgate::{Clock, EngineError, Keeper, LedgerSettings};
 use tollgate_control::{DatabaseAddress, DatabaseError};
 use tower::Service as _;
 
 use crate::access::Access;
 use crate::admin::{self, Api, Callers, Guard, Hosts, LoadedCallers};
 use crate::client_address::AddressError;
+use crate::clients::{ClientLimits, Clients};
 use crate::connection;
 use crate::control::Control;
 use crate::drain::Stopper;
 use crate::gate::Gate;
+use crate::memory::MemoryAccount;
+use crate::process::{self, ConnectionBudget};
 use crate::protocol::{http, resp, rls};
 use crate::reload::{self, Kept, Reloaded, Rules};
-use crate::room::Room;
+use crate::room::{ConnectionLimit, ListenerLimits, Shared};
 use crate::secret::SecretError;
 use crate::settings::{AdminSettings, Listen, Settings};
 use crate::store::{Store, StoreError};
-use crate::tls::Tls;
+use crate::tls::{Tls, TlsMode};
 use crate::workers::{self, Handler, Listener, Workers};
+
+/// The listeners by name. The last is the admin listener; the others serve data.
+pub(crate) const LISTENERS: [&str; 4] = ["http", "grpc", "resp", ADMIN];
+const ADMIN: &str = "admin";
+/// Connections and requests take at most this part of what counters may take, unless the operator says otherwise.
+const CONNECTIONS_MEMORY_SHARE: usize = 4;
+/// With less, not even a few connections could be served.
+const CONNECTIONS_MEMORY_MIN: usize = 4 << 20;
 
 /// How often the ledger is tended.
 const TEND_INTERVAL: Duration = Duration::from_millis(5);
@@ -83,6 +94,19 @@ pub enum ServeError {
         /// What the system said.
         source: io::Error,
     },
+    /// Any client that reaches an address could use up limits.
+    #[error(
+        "refusing to serve {what} at {address}: it is open to other machines without tokens or client \
+         certificates. Set `{what}_tokens`{}, or `tls_client_ca`; or, on a network that you trust, \
+         `insecure_listen: true` (--insecure-listen, TOLLGATE_INSECURE_LISTEN=true)",
+        token_advice(.what)
+    )]
+    Unprotected {
+        /// Which listener.
+        what: &'static str,
+        /// Where.
+        address: SocketAddr,
+    },
     /// No threads.
     #[error("cannot start threads: {0}")]
     Threads(io::Error),
@@ -95,6 +119,17 @@ fn advice(what: &str, error: &io::Error) -> String {
         }
         io::ErrorKind::PermissionDenied => "; ports below 1024 need a privilege".to_owned(),
         _ => String::new(),
+    }
+}
+
+/// How the usual client of a listener shows a token.
+fn token_advice(what: &str) -> &'static str {
+    match what {
+        "grpc" => {
+            " and show one in Envoy's `grpc_service` by `initial_metadata: [{key: authorization, value: \"Bearer TOKEN\"}]`"
+        }
+        "http" => " and show one by `Authorization: Bearer TOKEN`",
+        _ => " and show one by `AUTH TOKEN`",
     }
 }
 
@@ -117,7 +152,7 @@ pub struct Running {
     gate: Arc<Gate>,
     stopper: Stopper,
     tasks: JoinSet<()>,
-    rooms: Vec<Arc<Room>>,
+    limits: Vec<Arc<ConnectionLimit>>,
     drain_delay: Duration,
     drain_timeout: Duration,
     tending: Arc<AtomicBool>,
@@ -127,8 +162,12 @@ pub struct Running {
 }
 
 /// Starts a server. Comes back when it listens everywhere and has its rules.
-pub async fn serve(settings: Settings) -> Result<Running, ServeError> {
+pub async fn serve(mut settings: Settings) -> Result<Running, ServeError> {
     settings.gate.addresses.check()?;
+    check_protected(&settings)?;
+    if let Some(memory) = settings.memory {
+        settings.gate.engine.ledger = LedgerSettings::with_cap(memory);
+    }
     let (tls, certificates) = Tls::load(&settings.tls)?;
     let (access, token_files) = Access::load(&settings.tokens)?;
     let gate = Gate::new(settings.gate.clone())?.with_access(access);
@@ -162,18 +201,20 @@ pub async fn serve(settings: Settings) -> Result<Running, ServeError> {
         tls,
         stopper: Stopper::new(),
         tasks: JoinSet::new(),
-        rooms: Vec::new(),
-        connections_max: settings.connections_max,
-        requests_memory: settings.requests_memory,
+        limits: Vec::new(),
+        clock: Arc::clone(gate.clock()),
+        connections: Connections::new(&settings)?,
     };
     let (admin, admin_tokens) = admin(&settings, &gate, control.clone())?;
     let addresses = Addresses {
         http: starting.listen("http", settings.http, http(&gate)).await?,
         grpc: starting.listen("grpc", settings.grpc, grpc(&gate)).await?,
         resp: starting.listen("resp", settings.resp, redis(&gate)).await?,
-        admin: starting.listen("admin", settings.admin, admin).await?,
+        admin: starting.listen(ADMIN, settings.admin, admin).await?,
     };
-    let Starting { workers, stopper, mut tasks, rooms, .. } = starting;
+    let Starting { workers, stopper, mut tasks, limits, connections, .. } = starting;
+    connections.log();
+    gate.watch_connections(connections.shared.account, limits.clone());
     let tokens = token_files.into_iter().map(|file| file.kept(&gate));
     let secrets = certificates.into_iter().chain(tokens).chain(admin_tokens.kept).collect();
     let reloaded = Reloaded { rules, secrets };
@@ -191,7 +232,7 @@ pub async fn serve(settings: Settings) -> Result<Running, ServeError> {
         gate,
         stopper,
         tasks,
-        rooms,
+        limits,
         drain_delay,
         drain_timeout,
         tending,
@@ -225,8 +266,8 @@ impl Running {
         self.stopper.stop();
         let drained = async {
             while self.tasks.join_next().await.is_some() {}
-            for room in &self.rooms {
-                room.emptied().await;
+            for limit in &self.limits {
+                limit.emptied().await;
             }
         };
         let is_drained = tokio::time::timeout(self.drain_timeout, drained).await.is_ok();
@@ -266,9 +307,9 @@ struct Starting {
     tls: Tls,
     stopper: Stopper,
     tasks: JoinSet<()>,
-    rooms: Vec<Arc<Room>>,
-    connections_max: usize,
-    requests_memory: usize,
+    limits: Vec<Arc<ConnectionLimit>>,
+    clock: Arc<Clock>,
+    connections: Connections,
 }
 
 impl Starting {
@@ -282,11 +323,86 @@ impl Starting {
         let refused = |source| ServeError::Listen { what, address, source };
         let socket = TcpListener::bind(address).await.map_err(refused)?;
         let address = socket.local_addr().map_err(refused)?;
-        let room = Arc::new(Room::new(self.connections_max, self.requests_memory));
-        self.rooms.push(Arc::clone(&room));
-        let listener = Listener { socket, door: self.tls.door(what), handler, room };
+        let door = self.tls.door(what);
+        let limit = Arc::new(self.connections.limit(what, door.is_some()));
+        self.limits.push(Arc::clone(&limit));
+        let listener = Listener { socket, door, handler, limit, clock: Arc::clone(&self.clock) };
         self.tasks.spawn(workers::accept(listener, Arc::clone(&self.workers), self.stopper.drain()));
         Ok(Some(address))
+    }
+}
+
+/// Refuses to serve other machines on a data listener that lets every client in. TLS alone does not help:
+/// it says who the server is, not who the client is.
+fn check_protected(settings: &Settings) -> Result<(), ServeError> {
+    let (tls, tokens) = (settings.tls.modes(), &settings.tokens);
+    for (what, at, mode, has_tokens) in [
+        ("http", settings.http, tls.http, tokens.http.is_some()),
+        ("grpc", settings.grpc, tls.grpc, tokens.grpc.is_some()),
+        ("resp", settings.resp, tls.resp, tokens.resp.is_some()),
+    ] {
+        let Listen::At(address) = at else { continue };
+        let is_open = !address.ip().to_canonical().is_loopback() && mode != TlsMode::Mutual && !has_tokens;
+        if is_open && !settings.insecure_listen {
+            return Err(ServeError::Unprotected { what, address });
+        }
+    }
+    Ok(())
+}
+
+/// How many connections each listener may have, and what they may hold.
+struct Connections {
+    shared: Shared,
+    budget: ConnectionBudget,
+    wanted: Option<usize>,
+    per_client: Option<usize>,
+}
+
+impl Connections {
+    fn new(settings: &Settings) -> Result<Connections, ServeError> {
+        let limits = ClientLimits {
+            connection_rate: settings.connection_rate_per_client,
+            exempt: settings.connections_per_client_exempt.clone(),
+        };
+        let clients = Arc::new(Clients::new(limits).map_err(EngineError::from)?);
+        let quarter = settings.gate.engine.ledger.cap_bytes / CONNECTIONS_MEMORY_SHARE;
+        let memory = settings.connections_memory.unwrap_or(quarter).max(CONNECTIONS_MEMORY_MIN);
+        let shared = Shared { account: Arc::new(MemoryAccount::new(memory)), clients };
+        let data_listeners = [settings.http, settings.grpc, settings.resp];
+        let data_listeners = data_listeners.iter().filter(|&&at| at != Listen::Off).count();
+        let mut budget = ConnectionBudget::new(process::descriptors_max(), data_listeners);
+        let wanted = settings.connections_max;
+        budget.data = wanted.unwrap_or(process::CONNECTIONS_MAX_DEFAULT).min(budget.data);
+        Ok(Connections { shared, budget, wanted, per_client: settings.connections_per_client })
+    }
+
+    /// Says once what file descriptors allow.
+    fn log(&self) {
+        let (descriptors, connections_max) = (process::descriptors_max(), self.budget.data);
+        if self.wanted.is_some_and(|wanted| wanted > connections_max) {
+            tracing::warn!(
+                descriptors,
+                connections_max,
+                "file descriptors allow fewer connections than `connections_max`: raise the hard limit (ulimit -Hn, LimitNOFILE)"
+            );
+        } else {
+            tracing::info!(descriptors, connections_max, "connections per listener");
+        }
+    }
+
+    /// The limit of one listener.
+    fn limit(&self, what: &'static str, has_tls: bool) -> ConnectionLimit {
+        let is_admin = what == ADMIN;
+        let connections_max = if is_admin { self.budget.admin } else { self.budget.data };
+        let half = connections_max.div_ceil(2);
+        let limits = ListenerLimits {
+            listener: LISTENERS.iter().position(|&name| name == what).unwrap_or_default(),
+            connections_max,
+            per_client_max: self.per_client.filter(|_| !is_admin).unwrap_or(half),
+            has_tls,
+            has_reserve: is_admin,
+        };
+        ConnectionLimit::new(limits, self.shared.clone())
     }
 }
 

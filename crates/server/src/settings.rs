@@ -15,6 +15,7 @@ use std::time::Duration;
 pub use table::{SETTINGS, Setting};
 pub use value::SettingError;
 
+use ipnet::IpNet;
 use tollgate_control::DatabaseAddress;
 
 use crate::access::{TokenSettings, TokenSource};
@@ -85,14 +86,26 @@ pub struct Settings {
     pub database_deadline: Duration,
     /// Where counters are kept.
     pub store: StoreSettings,
+    /// The most memory, in bytes, that counters may take, where the operator says so.
+    pub memory: Option<usize>,
     /// How requests are answered.
     pub gate: GateSettings,
     /// Threads that serve requests.
     pub workers: usize,
-    /// Connections of one listener at the same time; more have to wait.
-    pub connections_max: usize,
-    /// The most memory, in bytes, that one listener gives to long requests under way.
-    pub requests_memory: usize,
+    /// Connections of one data listener at the same time; more wait to be accepted. The default depends
+    /// on how many file descriptors there are.
+    pub connections_max: Option<usize>,
+    /// Of these, connections of one client; half of them unless the operator says otherwise.
+    pub connections_per_client: Option<usize>,
+    /// New connections of one client, on all listeners together.
+    pub connection_rate_per_client: Option<AdminRate>,
+    /// Networks that the limits per client do not apply to.
+    pub connections_per_client_exempt: Vec<IpNet>,
+    /// The most memory, in bytes, that clients can make the server hold; a quarter of what counters may
+    /// take unless the operator says otherwise.
+    pub connections_memory: Option<usize>,
+    /// Whether data listeners may be open to other machines without tokens and client certificates.
+    pub insecure_listen: bool,
     /// How long a server that was told to stop goes on as before, but not ready: load balancers need to notice.
     pub drain_delay: Duration,
     /// How long connections have to finish after that.
@@ -118,10 +131,15 @@ impl Default for Settings {
             database: None,
             database_deadline: Duration::from_millis(500),
             store: StoreSettings::default(),
+            memory: None,
             gate: GateSettings::default(),
             workers: std::thread::available_parallelism().map_or(1, usize::from),
-            connections_max: 16_384,
-            requests_memory: 64 << 20,
+            connections_max: None,
+            connections_per_client: None,
+            connection_rate_per_client: Some(AdminRate { per_second: 5_000, burst: 10_000 }),
+            connections_per_client_exempt: Vec::new(),
+            connections_memory: None,
+            insecure_listen: false,
             drain_delay: Duration::ZERO,
             drain_timeout: Duration::from_secs(10),
             log_level: "info".to_owned(),

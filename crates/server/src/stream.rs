@@ -48,23 +48,20 @@ pub(crate) enum Io {
 }
 
 impl Stream {
-    pub(crate) fn plain(stream: TcpStream, peer: Peer) -> Stream {
-        Stream::new(Io::Plain(stream), peer)
+    pub(crate) fn plain(stream: TcpStream, peer: Peer, room: Arc<Room>) -> Stream {
+        Stream { io: Io::Plain(stream), peer, room, head: BytesMut::new() }
     }
 
-    pub(crate) fn tls(stream: TlsStream<TcpStream>, peer: Peer) -> Stream {
-        Stream::new(Io::Tls(Box::new(stream)), peer)
+    pub(crate) fn tls(stream: TlsStream<TcpStream>, peer: Peer, room: Arc<Room>) -> Stream {
+        Stream { io: Io::Tls(Box::new(stream)), peer, room, head: BytesMut::new() }
     }
 }
 
 impl<I> Stream<I> {
+    /// A connection without limits.
+    #[cfg(any(test, fuzzing))]
     pub(crate) fn new(io: I, peer: Peer) -> Stream<I> {
         Stream { io, peer, room: Arc::new(Room::unbounded()), head: BytesMut::new() }
-    }
-
-    /// The same connection as one of those that share a room.
-    pub(crate) fn within(self, room: Arc<Room>) -> Stream<I> {
-        Stream { room, ..self }
     }
 
     /// Those that it shares its listener with.

@@ -13,9 +13,10 @@ use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
+use tollgate::Clock;
 
 use crate::drain::Drain;
-use crate::room::Room;
+use crate::room::{ConnectionLimit, Room};
 use crate::stream::{Peer, Stream};
 use crate::tls::Door;
 
@@ -95,15 +96,16 @@ pub(crate) struct Listener {
     /// Where handshakes are made, if this listener speaks TLS.
     pub(crate) door: Option<Arc<Door>>,
     pub(crate) handler: Handler,
-    /// How many connections there may be.
-    pub(crate) room: Arc<Room>,
+    pub(crate) limit: Arc<ConnectionLimit>,
+    pub(crate) clock: Arc<Clock>,
 }
 
-/// Accepts connections and hands them out, as long as there is room, until the server stops.
+/// Accepts connections and hands them to the workers, until the server stops. A connection that a limit
+/// refuses is closed at once.
 pub(crate) async fn accept(listener: Listener, workers: Arc<Workers>, mut drain: Drain) {
     loop {
         let accepted = async {
-            let place = listener.room.enter().await;
+            let place = listener.limit.wait_for_place().await;
             (place, listener.socket.accept().await)
         };
         let (place, accepted) = tokio::select! {
@@ -119,17 +121,22 @@ pub(crate) async fn accept(listener: Listener, workers: Arc<Workers>, mut drain:
                     continue;
                 }
             };
+        let room = match listener.limit.admit(place, peer.address.ip(), listener.clock.now()) {
+            Ok(room) => Arc::new(room),
+            Err(refusal) => {
+                tracing::debug!(client = %peer.address, reason = refusal.name(), "connection refused");
+                continue;
+            }
+        };
         let (handler, door, mut drain) =
             (Arc::clone(&listener.handler), listener.door.clone(), drain.clone());
-        let room = Arc::clone(&listener.room);
         let job = move || {
             let serve = async move {
-                match take_up(stream, peer, door, &mut drain).await {
-                    Ok(Some(stream)) => handler(stream.within(room), drain).await,
+                match take_up(stream, peer, door, room, &mut drain).await {
+                    Ok(Some(stream)) => handler(stream, drain).await,
                     Ok(None) => {}
                     Err(error) => tracing::warn!(%error, "cannot serve a connection"),
                 }
-                drop(place);
             };
             tokio::spawn(serve);
         };
@@ -142,13 +149,17 @@ async fn take_up(
     stream: std::net::TcpStream,
     peer: Peer,
     door: Option<Arc<Door>>,
+    room: Arc<Room>,
     drain: &mut Drain,
 ) -> io::Result<Option<Stream>> {
     let stream = TcpStream::from_std(stream)?;
     let _ = stream.set_nodelay(true); // Slower without, but no reason to refuse.
     match door {
-        None => Ok(Some(Stream::plain(stream, peer))),
+        None => Ok(Some(Stream::plain(stream, peer, room))),
         // Boxed, so that only those who shake hands take the room for it.
-        Some(door) => Ok(Box::pin(door.open(stream, drain)).await.map(|stream| Stream::tls(stream, peer))),
+        Some(door) => {
+            let opened = Box::pin(door.open(stream, drain)).await;
+            Ok(opened.map(|stream| Stream::tls(stream, peer, room)))
+        }
     }
 }

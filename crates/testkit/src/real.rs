@@ -22,7 +22,7 @@ mod wait;
 
 pub use detour::Detour;
 pub use envoy::{Envoy, Gateway, Place};
-pub use http::{Client, Reply, fetch};
+pub use http::{Client, Reply, connect_from, fetch};
 pub use process::{Finished, Signal, run};
 pub use proxy::Proxy;
 pub use quota::{DurableQuota, Killed};

@@ -48,7 +48,7 @@ impl FromStr for AdminRate {
 }
 
 impl AdminRate {
-    fn limit(self) -> Result<Limit, LimitError> {
+    pub(crate) fn limit(self) -> Result<Limit, LimitError> {
         let rate = Rate::new(u64::from(self.per_second), Tick::NANOSECOND.span(SECOND)?)?;
         Ok(Limit::from(TokenBucket::new(rate, u64::from(self.burst))?))
     }

@@ -44,7 +44,7 @@ where
         let _ = answers.read_to_end(&mut received).await; // A reset may follow the answer.
         String::from_utf8(received).unwrap()
     };
-    let stream = Stream::plain(server, Peer { address }).within(Arc::new(room));
+    let stream = Stream::plain(server, Peer { address }, Arc::new(room));
     let serving = serve(stream, service, stopper.drain());
     tokio::join!(send, receive, serving).1
 }
@@ -92,5 +92,60 @@ async fn long_bodies_are_told_that_there_is_no_room_for_them() {
             assert!(answer.starts_with("HTTP/1.1 503 ") && answer.contains("retry-after: 1\r\n"), "{answer}");
             assert!(answer.contains(expected), "{path}: {answer}");
         }
+    }
+}
+
+/// What the requests of a connection are charged as, at the cap of their account.
+mod accounted {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_header_that_does_not_end_is_charged_and_refused_at_the_cap() {
+        let never_ending = format!("GET / HTTP/1.1\r\nHost: x\r\nx: {}", "x".repeat(40_000));
+        assert_eq!(answer_by(length, Room::new(1, 0), &never_ending).await, "", "closed");
+        let whole = format!("{never_ending}\r\n\r\n");
+        assert!(answer_by(length, Room::new(1, 100_000), &whole).await.starts_with("HTTP/1.1 200 "));
+    }
+
+    #[tokio::test]
+    async fn header_fields_are_charged_while_their_request_is_under_way() {
+        let fields = "x: y\r\n".repeat(90);
+        let request = format!("GET / HTTP/1.1\r\nHost: x\r\n{fields}Long: {}\r\n\r\n", "x".repeat(30_000));
+        let answer = answer_by(length, Room::new(1, 20_000), &request).await;
+        assert!(answer.starts_with("HTTP/1.1 503 ") || answer.is_empty(), "{answer}");
+        assert!(answer_by(length, Room::new(1, 100_000), &request).await.starts_with("HTTP/1.1 200 "));
+    }
+
+    #[tokio::test]
+    async fn a_response_is_charged_until_the_client_has_taken_it() {
+        let room = Arc::new(Room::new(1, 1 << 20));
+        let budget = Budget::new(Arc::clone(&room));
+        let request = Request::builder().uri("/").body(()).unwrap();
+        let share = budget.charge_head(&request).unwrap();
+        let responses = Arc::default();
+        let response = Response::new(axum::body::Body::from(vec![0; 500_000]));
+        let response = count_response(response, share, &responses);
+        assert_eq!(responses.taken_while_waiting(), Some(0));
+        assert!(budget.charge_head(&request).is_ok());
+        let another = Response::new(axum::body::Body::from(vec![0; 700_000]));
+        let another = count_response(another, budget.charge_head(&request).unwrap(), &responses);
+        assert!(budget.charge_head(&request).is_err(), "the account is full");
+        drop((response, another));
+        assert_eq!(responses.taken_while_waiting(), None);
+        assert!(budget.charge_head(&request).is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_takes_no_whole_response_is_disconnected_however_slowly_it_reads() {
+        let visit = Visit::new(Arc::new(Room::unbounded()));
+        let budget = Budget::new(Arc::new(Room::unbounded()));
+        let request = Request::builder().uri("/").body(()).unwrap();
+        let share = budget.charge_head(&request).unwrap();
+        let response = count_response(Response::new("x".into()), share, &visit.responses);
+        let over = tokio::time::timeout((STALLED_LOOKS_MAX + 2) * LOOK_INTERVAL, visit.over()).await;
+        assert!(matches!(over, Ok(Over::Stalled)));
+        drop(response);
+        let over = tokio::time::timeout(100 * LOOK_INTERVAL, visit.over()).await;
+        assert!(over.is_err(), "nothing is left to take");
     }
 }

@@ -1,5 +1,6 @@
 //! The counters of all threads, summed up, named and written down for Prometheus.
 
+mod connections;
 mod reservations;
 
 use std::collections::BTreeMap;
@@ -19,6 +20,7 @@ use tollgate_control::DurableStats;
 use tollgate_control::durable::FAILURES as DURABLE_FAILURES;
 use tollgate_redis::{FAILURES, ShardStats};
 
+pub(crate) use self::connections::ConnectionStats;
 use super::shard::{BUCKET_ENDS_NS, ProtocolTotals, RuleTotals, Special};
 use super::{Metrics, Protocol, RuleName, SHARED_BY};
 
@@ -37,6 +39,7 @@ pub(super) struct Exposition {
     shared: [u64; SHARED_BY.len()],
     engine: EngineStats,
     store: StoreStats,
+    connections: ConnectionStats,
 }
 
 /// Numbers about the engine.
@@ -81,7 +84,12 @@ const OUTCOMES: [(&str, PerRule); 3] = [
 ];
 
 impl Exposition {
-    pub(super) fn of(metrics: &Metrics, engine: EngineStats, store: StoreStats) -> Exposition {
+    pub(super) fn of(
+        metrics: &Metrics,
+        engine: EngineStats,
+        store: StoreStats,
+        connections: ConnectionStats,
+    ) -> Exposition {
         let mut rules: BTreeMap<RuleName, RuleTotals> = BTreeMap::new();
         let mut protocols = [ProtocolTotals::default(); Protocol::ALL.len()];
         for shard in metrics.shards() {
@@ -121,6 +129,7 @@ impl Exposition {
             shared: std::array::from_fn(|at| metrics.shared[at].load(Ordering::Relaxed)),
             engine,
             store,
+            connections,
         }
     }
 
@@ -412,6 +421,7 @@ impl Collector for Exposition {
         self.encode_rules(&mut encoder)?;
         self.encode_protocols(&mut encoder)?;
         self.encode_process(&mut encoder)?;
+        self.connections.encode(&mut encoder)?;
         reservations::encode(&self.engine.reservations, &mut encoder)?;
         self.encode_store(&mut encoder)
     }

@@ -16,7 +16,7 @@ use tollgate::{
 use tollgate_redis::ShardStats;
 
 use super::chunked::Chunked;
-use super::{EngineStats, Metrics, Outcomes, Protocol, StoreStats, classic};
+use super::{ConnectionStats, EngineStats, Metrics, Outcomes, Protocol, StoreStats, classic};
 use crate::headers::samples::{
     NOW, ask, domain, engine, engine_settings, per_minute, policy, rate, rule, shadow,
 };
@@ -37,7 +37,9 @@ fn text(metrics: &Metrics) -> String {
         returned_units: 70,
         booked_units: 8,
     };
-    metrics.encode(EngineStats { ledger, hot, reservations }, StoreStats::default()).unwrap()
+    metrics
+        .encode(EngineStats { ledger, hot, reservations }, StoreStats::default(), ConnectionStats::default())
+        .unwrap()
 }
 
 /// Those lines of the text that are of interest.
@@ -347,7 +349,7 @@ descriptors:
     let (here, there) = ([("here", "1")], [("there", "1")]);
     let counted = || {
         let store = StoreStats { shards: vec![ShardStats::default()], ..StoreStats::default() };
-        let text = metrics.encode(EngineStats::default(), store).unwrap();
+        let text = metrics.encode(EngineStats::default(), store, ConnectionStats::default()).unwrap();
         let is_of_interest =
             |line: &&str| line.starts_with("ratelimit_shared_decisions_total") && !line.ends_with(" 0");
         text.lines().filter(is_of_interest).collect::<Vec<_>>().join("\n")
@@ -382,7 +384,7 @@ fn the_store() {
     };
     let leases = LeaseStats { keys: 7, units: 20, granted_units: 400, returned_units: 30, dropped: 2 };
     let store = StoreStats { shards: vec![shard], leases, durable: None };
-    let text = metrics.encode(EngineStats::default(), store).unwrap();
+    let text = metrics.encode(EngineStats::default(), store, ConnectionStats::default()).unwrap();
     let is_of_store = |line: &&str| {
         !line.starts_with('#')
             && ["_redis_", "_circuit_", "_shared_", "_failopen", "_lease_"]

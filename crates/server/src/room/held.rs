@@ -1,8 +1,8 @@
-//! What the connections of a listener hold of long requests, all together.
+//! What one connection holds beyond its fixed cost, charged to the memory account.
 //!
-//! Every request has a bound, but there are many connections: without a bound for all of them, as many clients as there are places could
-//! each have the server hold the longest request there is. So what a connection holds beyond a little is counted with its listener,
-//! and whoever wants more when all of it is lent out is refused. Short requests are never counted, and so never refused.
+//! Its first buffers are charged with the connections, once, and stay charged until the connection ends:
+//! short requests do not touch the account that all threads share, and are served when long ones are
+//! refused. What goes beyond that is charged with the requests, for as long as it is held.
 
 #[cfg(test)]
 mod tests;
@@ -10,69 +10,114 @@ mod tests;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use thiserror::Error;
-
 use super::Room;
+use crate::memory::{AccountFull, Class};
 
-/// The listener has no memory left for long requests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("too many long requests are under way: try again in a moment, or ask about less at once")]
-pub(crate) struct AllHeld;
+/// A part of what a connection holds, given back when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Share {
+    of: Arc<Held>,
+    bytes: usize,
+}
+
+impl Share {
+    /// Nothing yet.
+    pub(crate) fn new(of: &Arc<Held>) -> Share {
+        Share { of: Arc::clone(of), bytes: 0 }
+    }
+
+    /// Adds to it, and returns what the whole connection holds. What is refused stays charged until this
+    /// is dropped.
+    pub(crate) fn grow(&mut self, bytes: usize) -> Result<usize, AccountFull> {
+        self.bytes += bytes;
+        self.of.grow(bytes)
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.of.shrink(self.bytes);
+    }
+}
 
 /// What one connection holds.
 #[derive(Debug)]
 pub(crate) struct Held {
     room: Arc<Room>,
-    /// So much of it is not counted with the listener.
-    free_bytes: usize,
+    class: Class,
+    /// So much is charged with the connections.
+    first_bytes_max: usize,
+    /// The most that was held of it so far, which stays charged.
+    first_bytes: AtomicUsize,
     bytes: AtomicUsize,
 }
 
 impl Held {
-    /// Nothing yet, for a connection that may hold so much without being counted.
-    pub(crate) fn new(room: Arc<Room>, free_bytes: usize) -> Held {
-        Held { room, free_bytes, bytes: AtomicUsize::new(0) }
+    /// Nothing yet, for requests of a connection whose first buffers have so many bytes.
+    pub(crate) fn new(room: Arc<Room>, first_bytes_max: usize) -> Held {
+        Held::of_class(room, Class::Request, first_bytes_max)
     }
 
-    // Relaxed, everywhere here: the numbers protect no memory. Each change of a connection's number is counted with the listener by where it
-    // began and where it ended, so that changes add up in whatever order they are counted.
+    /// The same for memory that is of another class beyond the first buffers.
+    pub(crate) fn of_class(room: Arc<Room>, class: Class, first_bytes_max: usize) -> Held {
+        let (first_bytes, bytes) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        Held { room, class, first_bytes_max, first_bytes, bytes }
+    }
 
-    /// Says that so much is held from now on. An error if that is more than there is: it counts all the same, until less is held.
-    pub(crate) fn set(&self, bytes: usize) -> Result<(), AllHeld> {
-        // Mostly nothing has changed, and looking costs less than writing.
+    // Relaxed everywhere here: the numbers guard no other memory. Each change is charged by where it began
+    // and where it ended, so changes add up in whatever order they are charged.
+
+    /// Sets what is held. Where that is refused, it stays charged until less is held.
+    pub(crate) fn set(&self, bytes: usize) -> Result<(), AccountFull> {
+        // Mostly nothing has changed, and a load costs less than a swap.
         if self.bytes.load(Ordering::Relaxed) == bytes {
             return Ok(());
         }
         self.changed(self.bytes.swap(bytes, Ordering::Relaxed), bytes)
     }
 
-    /// Says that so much more is held, and returns how much that makes. An error if that is more than there is: it counts all the
-    /// same, until it is given back.
-    pub(crate) fn grow(&self, bytes: usize) -> Result<usize, AllHeld> {
+    /// Adds to what is held, and returns the sum. Where that is refused, it stays charged until it is
+    /// given back.
+    pub(crate) fn grow(&self, bytes: usize) -> Result<usize, AccountFull> {
         let before = self.bytes.fetch_add(bytes, Ordering::Relaxed);
         self.changed(before, before + bytes).map(|()| before + bytes)
     }
 
-    /// Gives back so much of what was held.
+    /// What is held now.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Gives back a part of what is held.
     pub(crate) fn shrink(&self, bytes: usize) {
         let before = self.bytes.fetch_sub(bytes, Ordering::Relaxed);
         let _ = self.changed(before, before - bytes); // Less is never refused.
     }
 
-    fn changed(&self, before: usize, after: usize) -> Result<(), AllHeld> {
-        let counted = |bytes: usize| bytes.saturating_sub(self.free_bytes);
-        let (before, after) = (counted(before), counted(after));
+    fn changed(&self, before: usize, after: usize) -> Result<(), AccountFull> {
+        let first = self.charge_first(after.min(self.first_bytes_max));
+        let beyond = |bytes: usize| bytes.saturating_sub(self.first_bytes_max);
+        let (before, after) = (beyond(before), beyond(after));
         if after > before {
-            self.room.lend(after - before)
-        } else {
-            self.room.take_back(before - after);
-            Ok(())
+            return self.room.charge(self.class, after - before).and(first);
         }
+        self.room.release(self.class, before - after);
+        first
+    }
+
+    /// Charges the first buffers, if they were never as large.
+    fn charge_first(&self, bytes: usize) -> Result<(), AccountFull> {
+        if bytes <= self.first_bytes.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let before = self.first_bytes.fetch_max(bytes, Ordering::Relaxed);
+        if bytes <= before { Ok(()) } else { self.room.charge(Class::Connection, bytes - before) }
     }
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
         let _ = self.set(0);
+        self.room.release(Class::Connection, self.first_bytes.load(Ordering::Relaxed));
     }
 }

@@ -1,6 +1,5 @@
 //! The settings by name: one line each, and what it changes.
 
-use tollgate::LedgerSettings;
 use tollgate::policy::DefaultAlgorithm;
 
 use tollgate_redis::Address;
@@ -9,8 +8,8 @@ use super::Settings;
 use super::networks::{hops, ipv6_prefix, networks};
 use super::pins::pins;
 use super::value::{
-    SettingError, admin_hosts, admin_rate, boolean, bytes, count, duration, listen, log_format, log_level,
-    meaningless, ratio, tls_mode, tokens,
+    SettingError, admin_hosts, boolean, bytes, count, duration, listen, log_format, log_level, meaningless,
+    rate, ratio, tls_mode, tokens,
 };
 use crate::admin::AdminTokenSource;
 use crate::store::HiddenText;
@@ -93,7 +92,7 @@ settings! {
         |settings, text| { settings.admin_api.hosts = admin_hosts(text)?; Ok(()) };
     "admin_rate", "TOLLGATE_ADMIN_RATE", None, "RATE",
         "How many requests the admin API takes of each token, such as `50/s` or, with a burst, `50/s:200`; or `off` [default: 50/s:200]",
-        |settings, text| { settings.admin_api.rate = admin_rate(text)?; Ok(()) };
+        |settings, text| { settings.admin_api.rate = rate(text)?; Ok(()) };
     "data", "TOLLGATE_DATA", None, "PATH",
         "The directory of what the server writes itself: its database and its admin token [default: data]",
         |settings, text| { settings.data = text.into(); Ok(()) };
@@ -140,8 +139,8 @@ settings! {
         "Tenants or keys that are kept on a node of their own, of a store that is a ring or one node: NAME=HOST:PORT, with commas between them [default: none]",
         |settings, text| { settings.store.pins = pins(text)?; Ok(()) };
     "memory", "TOLLGATE_MEMORY", None, "SIZE",
-        "The most memory that counters may take [default: 1GiB]",
-        |settings, text| { settings.gate.engine.ledger = LedgerSettings::with_cap(bytes(text)?); Ok(()) };
+        "The most memory that counters may take [default: 1GiB, or half of the memory of the machine or container if that is less]",
+        |settings, text| { settings.memory = Some(bytes(text)?); Ok(()) };
     "default_algorithm", "TOLLGATE_DEFAULT_ALGORITHM", None, "NAME",
         "The algorithm of limits that name none and have no burst: `sliding_window`, or `fixed_window` as envoyproxy/ratelimit counts [default: sliding_window]",
         |settings, text| { settings.gate.engine.default_algorithm = default_algorithm(text)?; Ok(()) };
@@ -176,11 +175,23 @@ settings! {
         "Threads that serve requests [default: one per core]",
         |settings, text| { settings.workers = count(text)?; Ok(()) };
     "connections_max", "TOLLGATE_CONNECTIONS_MAX", None, "COUNT",
-        "Connections per listener; more have to wait [default: 16384]",
-        |settings, text| { settings.connections_max = count(text)?; Ok(()) };
-    "requests_memory", "TOLLGATE_REQUESTS_MEMORY", None, "SIZE",
-        "The most memory that each listener gives to long requests under way [default: 64MiB]",
-        |settings, text| { settings.requests_memory = bytes(text)?; Ok(()) };
+        "Connections per listener; more wait to be accepted [default: 16384, or as many as file descriptors allow]",
+        |settings, text| { settings.connections_max = Some(count(text)?); Ok(()) };
+    "connections_per_client", "TOLLGATE_CONNECTIONS_PER_CLIENT", None, "COUNT",
+        "Connections per listener and client address, or per /64 network of IPv6; more are closed at once [default: half of connections_max]",
+        |settings, text| { settings.connections_per_client = Some(count(text)?); Ok(()) };
+    "connection_rate_per_client", "TOLLGATE_CONNECTION_RATE_PER_CLIENT", None, "RATE",
+        "New connections per client address on all listeners, such as `5000/s:10000` with a burst, or `off`; more are closed at once [default: 5000/s:10000]",
+        |settings, text| { settings.connection_rate_per_client = rate(text)?; Ok(()) };
+    "connections_per_client_exempt", "TOLLGATE_CONNECTIONS_PER_CLIENT_EXEMPT", None, "LIST",
+        "Networks without limits per client: networks and addresses, `loopback`, `private`, or `none` [default: none]",
+        |settings, text| { settings.connections_per_client_exempt = networks(text)?; Ok(()) };
+    "connections_memory", "TOLLGATE_CONNECTIONS_MEMORY", None, "SIZE",
+        "The most memory that connections and requests under way may take, on all listeners together [default: a quarter of memory]",
+        |settings, text| { settings.connections_memory = Some(bytes(text)?); Ok(()) };
+    "insecure_listen", "TOLLGATE_INSECURE_LISTEN", None, "BOOL",
+        "Serve other machines without tokens or client certificates [default: false]",
+        |settings, text| { settings.insecure_listen = boolean(text)?; Ok(()) };
     "drain_delay", "TOLLGATE_DRAIN_DELAY", None, "TIME",
         "How long to go on, but not ready, after being told to stop [default: 0s]",
         |settings, text| { settings.drain_delay = duration(text)?; Ok(()) };

@@ -154,7 +154,7 @@ pub(super) fn admin_hosts(text: &str) -> Result<Vec<AdminHost>, SettingError> {
         .ok_or_else(|| meaningless(text, "a list of names such as admin.example,admin.example:8443"))
 }
 
-pub(super) fn admin_rate(text: &str) -> Result<Option<AdminRate>, SettingError> {
+pub(super) fn rate(text: &str) -> Result<Option<AdminRate>, SettingError> {
     match text {
         "off" => Ok(None),
         _ => text

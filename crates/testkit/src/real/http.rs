@@ -40,6 +40,15 @@ pub fn fetch(address: SocketAddr, path: &str) -> io::Result<Reply> {
     Client::connect(address)?.send("GET", path, &[], "")
 }
 
+/// Opens a connection from this address of the machine, which has all that begin with 127.
+pub fn connect_from(source: IpAddr, address: SocketAddr) -> io::Result<TcpStream> {
+    let family = if source.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let socket = socket(family, SocketType::STREAM, None)?;
+    bind(&socket, &SocketAddr::new(source, 0))?;
+    connect(&socket, &address)?;
+    Ok(TcpStream::from(socket))
+}
+
 impl Client {
     /// Opens a connection.
     pub fn connect(address: SocketAddr) -> io::Result<Client> {
@@ -52,16 +61,9 @@ impl Client {
         Ok(Client { reader: BufReader::new(stream) })
     }
 
-    /// Opens a connection from this address of the machine, which has all that begin with 127.
+    /// Opens a connection from this address of the machine.
     pub fn connect_from(source: IpAddr, address: SocketAddr) -> io::Result<Client> {
-        let socket = socket(
-            if source.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 },
-            SocketType::STREAM,
-            None,
-        )?;
-        bind(&socket, &SocketAddr::new(source, 0))?;
-        connect(&socket, &address)?;
-        Client::over(TcpStream::from(socket))
+        Client::over(connect_from(source, address)?)
     }
 
     /// `GET` without a body. Panics if there is no answer: most tests have nothing else to say then.

@@ -23,6 +23,8 @@ pub struct Launch {
     /// Flags by name, and their values.
     flags: Vec<(String, String)>,
     variables: Vec<(String, String)>,
+    /// The hard limit of its file descriptors, if it is to have one.
+    descriptors: Option<u32>,
     /// How long it may take to be ready.
     patience: Duration,
 }
@@ -36,7 +38,14 @@ impl Launch {
         let mut flags: Vec<(String, String)> =
             LISTENERS.map(|name| (name.to_owned(), "127.0.0.1:0".to_owned())).into();
         flags.push(("rules".to_owned(), rules.display().to_string()));
-        Launch { binary: binary.into(), folder, flags, variables: Vec::new(), patience: PATIENCE }
+        Launch {
+            binary: binary.into(),
+            folder,
+            flags,
+            variables: Vec::new(),
+            descriptors: None,
+            patience: PATIENCE,
+        }
     }
 
     /// With this file of rules.
@@ -52,6 +61,12 @@ impl Launch {
         let mut launch = self.without(name);
         launch.flags.push((name.to_owned(), value.to_owned()));
         launch
+    }
+
+    /// With at most so many file descriptors.
+    #[must_use]
+    pub fn descriptors(self, count: u32) -> Launch {
+        Launch { descriptors: Some(count), ..self }
     }
 
     /// Without this flag.
@@ -82,7 +97,14 @@ impl Launch {
 
     /// The command that starts it.
     pub fn command(&self) -> Command {
-        let mut command = Command::new(&self.binary);
+        let mut command = match self.descriptors {
+            None => Command::new(&self.binary),
+            Some(count) => {
+                let mut shell = Command::new("/bin/sh");
+                shell.arg("-c").arg(format!("ulimit -n {count}; exec \"$0\" \"$@\"")).arg(&self.binary);
+                shell
+            }
+        };
         command.arg("serve").args(self.flags.iter().map(|(name, value)| format!("--{name}={value}")));
         command.current_dir(self.folder.path()).env_clear();
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));

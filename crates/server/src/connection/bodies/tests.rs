@@ -43,10 +43,10 @@ async fn connections_share_the_budget_of_their_listener() {
     let room = Arc::new(Room::new(4, LENT_MAX));
     let connection = || Budget::new(Arc::clone(&room));
     let (first, second) = (connection(), connection());
-    let (body, is_read) = begun(&first, FREE_BYTES + LENT_MAX).await;
+    let (body, is_read) = begun(&first, FIRST_BYTES_MAX + LENT_MAX).await;
     assert!(is_read);
-    assert!(begun(&second, FREE_BYTES).await.1, "a short one is always read");
-    assert!(!begun(&second, FREE_BYTES + 1).await.1, "a long one is not");
+    assert!(begun(&second, FIRST_BYTES_MAX).await.1, "a short one is always read");
+    assert!(!begun(&second, FIRST_BYTES_MAX + 1).await.1, "a long one is not");
     drop(body);
-    assert!(begun(&second, FREE_BYTES + LENT_MAX).await.1, "what is over counts no more");
+    assert!(begun(&second, FIRST_BYTES_MAX + LENT_MAX).await.1, "what is over counts no more");
 }

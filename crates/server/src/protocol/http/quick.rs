@@ -9,6 +9,7 @@ mod tests;
 
 use std::io::{self, Write as _};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use bytes::{Buf, BytesMut};
@@ -24,6 +25,7 @@ use crate::drain::Drain;
 use crate::gate::Gate;
 use crate::headers::{self, Wanted};
 use crate::metrics::Protocol;
+use crate::room::Held;
 use crate::stream::{Stream, close};
 
 /// What a usual request begins with.
@@ -37,6 +39,8 @@ const REQUEST_BYTES_MAX: usize = 32 << 10;
 const READ_BYTES: usize = 4 << 10;
 /// So many bytes of answers are written before more requests are looked at.
 const ANSWERS_BYTES_MAX: usize = 64 << 10;
+/// Buffers of a connection that are charged with it: room for a few short requests and their answers.
+const FIRST_BYTES_MAX: usize = 16 << 10;
 /// How often a connection is looked at. Who has asked nothing between two looks is not waited for.
 const LOOK_INTERVAL: Duration = Duration::from_secs(10);
 /// How long a client may take none of its answers.
@@ -62,6 +66,7 @@ where
         return Left::All;
     }
     let (mut connection, mut left) = (Connection::default(), Left::All);
+    let held = Held::new(Arc::clone(stream.room()), FIRST_BYTES_MAX);
     let mut watchman = Watchman::new();
     loop {
         // Here everything is answered at once. Where counters are shared, answers may have to be waited for; whether they are may change with the rules.
@@ -79,6 +84,10 @@ where
             Found::Part => {}
         }
         connection.input.reserve(READ_BYTES);
+        if held.set(connection.input.capacity() + connection.output.capacity()).is_err() {
+            tracing::debug!("no memory is left for a connection");
+            return Left::Nothing;
+        }
         let read = tokio::select! {
             biased; // What is there already is answered, even if the server stops.
             read = stream.read_buf(&mut connection.input) => read,

@@ -22,7 +22,8 @@ use super::frame::{COMMAND_BYTES_MAX, Parser};
 use super::reply::Replies;
 use crate::drain::Drain;
 use crate::gate::Gate;
-use crate::room::{AllHeld, Held, Room};
+use crate::memory::AccountFull;
+use crate::room::{Held, Room};
 use crate::stream::close;
 
 /// Room for so much is made before every reading.
@@ -33,8 +34,8 @@ const ANSWERS_BYTES_MAX: usize = 64 << 10;
 const KEPT_BYTES_MAX: usize = 64 << 10;
 /// From this length on, the buffer grows no further than to the end of the command.
 const LONG_BYTES: usize = 32 << 10;
-/// What the buffers of a connection may take without being counted with the listener: what is kept of both.
-const FREE_BYTES: usize = 2 * KEPT_BYTES_MAX;
+/// The first buffers of a connection: two readings, and the replies to short commands.
+const FIRST_BYTES_MAX: usize = 2 * READ_BYTES + (4 << 10);
 /// So much of what a client sends after its last answer is taken from it: closing on unread bytes would destroy answers that are on
 /// their way to the client.
 const LINGER_BYTES_MAX: usize = 16 << 20;
@@ -124,7 +125,7 @@ impl<'g> Connection<'g> {
             session: Session::new(gate),
             replies: Replies::default(),
             watchman: Watchman::new(room),
-            held: Held::new(Arc::clone(room), FREE_BYTES),
+            held: Held::new(Arc::clone(room), FIRST_BYTES_MAX),
         }
     }
 
@@ -146,8 +147,8 @@ impl<'g> Connection<'g> {
             }
             // What a client has sent already is answered even if the server stops, but only once: it may never cease.
             is_last = drain.has_begun();
-            if let Err(all_held) = self.make_room() {
-                self.replies.error(format_args!("ERR {all_held}"));
+            if let Err(account_full) = self.make_room() {
+                self.replies.error(format_args!("ERR {account_full}"));
                 self.write(stream).await?;
                 return self.linger(stream, drain).await;
             }
@@ -181,18 +182,18 @@ impl<'g> Connection<'g> {
 
     /// Counts what is held if the buffer of commands has this capacity. Between two readings nothing need be counted: a long answer
     /// repeats a command, whose memory is given back and counts on until the answer is written.
-    fn count(&self, capacity: usize) -> Result<(), AllHeld> {
+    fn count(&self, capacity: usize) -> Result<(), AccountFull> {
         self.held.set(capacity + self.replies.capacity())
     }
 
     /// Makes room for the next reading, if others have left any.
-    fn make_room(&mut self) -> Result<(), AllHeld> {
+    fn make_room(&mut self) -> Result<(), AccountFull> {
         let length = self.input.len();
         let capacity = wanted_capacity(length, self.input.capacity(), self.parser.announced_bytes());
         let counted = self.count(capacity);
         match counted {
             Ok(()) => self.input.reserve_exact(capacity - length),
-            Err(AllHeld) => self.forget_input(),
+            Err(AccountFull) => self.forget_input(),
         }
         counted
     }

@@ -20,7 +20,7 @@ fn connections_share_what_there_is() {
     let (first, second) = (held(&room), held(&room));
     assert_eq!(first.grow(FREE + LENT_MAX / 2), Ok(FREE + LENT_MAX / 2));
     assert_eq!(second.set(FREE + LENT_MAX / 2), Ok(()), "just as much as there may be");
-    assert_eq!(second.grow(1), Err(AllHeld), "and not a byte more");
+    assert_eq!(second.grow(1), Err(AccountFull), "and not a byte more");
     second.shrink(1);
     drop(first);
     assert_eq!(second.grow(LENT_MAX / 2), Ok(FREE + LENT_MAX), "who is gone holds nothing");
@@ -30,7 +30,7 @@ fn connections_share_what_there_is() {
 fn little_is_never_refused() {
     let room = room();
     let greedy = held(&room);
-    assert_eq!(greedy.set(usize::MAX / 2), Err(AllHeld));
+    assert_eq!(greedy.set(usize::MAX / 2), Err(AccountFull));
     let modest = held(&room);
     for _ in 0..3 {
         assert_eq!(modest.grow(FREE), Ok(FREE));
@@ -38,7 +38,7 @@ fn little_is_never_refused() {
         assert_eq!(modest.set(FREE), Ok(()));
         modest.shrink(FREE);
     }
-    assert_eq!(modest.set(FREE + 1), Err(AllHeld));
+    assert_eq!(modest.set(FREE + 1), Err(AccountFull));
 }
 
 /// However a connection got where it is, what is lent is what it holds beyond the little.
@@ -62,8 +62,8 @@ fn changes_add_up() {
             _ => held.set(bytes),
         };
         let counted = |held: &Held| held.bytes.load(Ordering::Relaxed).saturating_sub(FREE);
-        assert_eq!(room.lent_bytes.load(Ordering::Relaxed), counted(&one) + counted(&other));
+        assert_eq!(room.limit.shared.account.held_bytes(Class::Request), counted(&one) + counted(&other));
     }
     drop((one, other));
-    assert_eq!(room.lent_bytes.load(Ordering::Relaxed), 0);
+    assert_eq!(room.limit.shared.account.held_bytes(Class::Request), 0);
 }

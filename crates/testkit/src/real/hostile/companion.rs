@@ -3,7 +3,7 @@
 //! Each round is about somebody never seen before who may ask twice an hour: yes, yes, no. So a counter that is lost, shared or
 //! counted twice shows, and not only a server that is gone.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
@@ -15,6 +15,8 @@ use super::frames::{DATA, END_STREAM, Frames, WINDOW_UPDATE};
 use super::grpc;
 use super::raw::Raw;
 
+/// Where it connects from: attacks come from another address.
+const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
 /// What is answered to those who ask three times.
 const ANSWERS: [bool; 3] = [true, true, false];
 /// So many answers' times are kept.
@@ -111,12 +113,14 @@ enum Protocol {
 }
 
 fn protocols(tollgate: &Tollgate) -> Vec<Protocol> {
-    let http = |address: SocketAddr| Client::connect(address).expect("a server that is there");
+    let http = Client::connect_from(ADDRESS, tollgate.http()).expect("a server that is there");
     let opening = Frames::opening(&[]).add(WINDOW_UPDATE, 0, 0, &WINDOW_BYTES.to_be_bytes());
+    let mut grpc = Raw::connect_from(ADDRESS, tollgate.grpc());
+    grpc.send(&opening.0);
     vec![
-        Protocol::Http(http(tollgate.http())),
-        Protocol::Grpc { raw: Raw::sending(tollgate.grpc(), &opening.0), stream: 1 },
-        Protocol::Resp(Raw::connect(tollgate.resp())),
+        Protocol::Http(http),
+        Protocol::Grpc { raw: grpc, stream: 1 },
+        Protocol::Resp(Raw::connect_from(ADDRESS, tollgate.resp())),
     ]
 }
 

@@ -1,11 +1,12 @@
 //! A socket with no manners: sends any bytes, and reads as far as it needs to know what the server made of them.
 
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
 
 use rustix::net::sockopt::set_socket_linger;
 
+use super::super::http::connect_from;
 use super::seen::Seen;
 
 /// Longer than any time-out of the server: whoever hears nothing for so long never will.
@@ -38,8 +39,17 @@ impl Raw {
         Raw::try_connect(address).unwrap_or_else(|error| panic!("no connection to {address}: {error}"))
     }
 
+    /// The same from this address of the machine.
+    pub(super) fn connect_from(source: IpAddr, address: SocketAddr) -> Raw {
+        let connected = connect_from(source, address).and_then(Raw::over);
+        connected.unwrap_or_else(|error| panic!("no connection to {address}: {error}"))
+    }
+
     fn try_connect(address: SocketAddr) -> io::Result<Raw> {
-        let stream = TcpStream::connect_timeout(&address, READ_TIMEOUT)?;
+        Raw::over(TcpStream::connect_timeout(&address, READ_TIMEOUT)?)
+    }
+
+    fn over(stream: TcpStream) -> io::Result<Raw> {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(READ_TIMEOUT))?;
         stream.set_write_timeout(Some(WRITE_TIMEOUT))?;

@@ -303,7 +303,7 @@ async fn an_idle_client_gives_way_to_others() {
     let (mut client, server) = duplex(1 << 10);
     let (gate, stopper) = (gate(), Stopper::new());
     let all_places = async {
-        let _ours = (room.enter().await, room.enter().await);
+        let _ours = (room.limit().wait_for_place().await, room.limit().wait_for_place().await);
         tokio::time::timeout(3 * COMMAND_TIME_MAX, receive_end(&mut client)).await.unwrap();
     };
     tokio::join!(all_places, run(server, &gate, &room, stopper.drain()));

@@ -44,7 +44,7 @@ pub(super) async fn serve_in(room: Room, gate: &Arc<Gate>) -> (SocketAddr, Arc<S
         loop {
             let (stream, address) = listener.accept().await.unwrap();
             stream.set_nodelay(true).unwrap();
-            let stream = Stream::plain(stream, Peer { address }).within(Arc::clone(&room));
+            let stream = Stream::plain(stream, Peer { address }, Arc::clone(&room));
             connections.spawn(serve_connection(stream, Arc::clone(&services), kept.drain()));
         }
     });

@@ -45,7 +45,7 @@ async fn a_room_full_of_strangers_does_not_keep_others_out() {
     const PLACES: usize = 4;
     let (gate, stopper, room) = (guarded(), Stopper::new(), Arc::new(Room::new(PLACES, 0)));
     let serve = async |server| {
-        let _place = room.enter().await;
+        let _place = room.limit().wait_for_place().await;
         run(server, &gate, &room, stopper.drain()).await;
     };
     let stranger = async || {

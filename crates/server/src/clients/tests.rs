@@ -1,0 +1,60 @@
+//! Which addresses are one client, and how fast one may connect.
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+
+fn clients(connection_rate: Option<AdminRate>, exempt: &[&str]) -> Clients {
+    let exempt = exempt.iter().map(|network| network.parse().unwrap()).collect();
+    Clients::new(ClientLimits { connection_rate, exempt }).unwrap()
+}
+
+fn address(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+const NOW: Time = Time::from_ticks(1_800_000_000_000_000_000);
+
+#[test]
+fn addresses_of_one_ipv6_network_are_one_client() {
+    let clients = clients(None, &[]);
+    let open = |text| clients.open(address(text), NOW).unwrap();
+    let first = open("2001:db8:1:2:3:4:5:6");
+    assert!(Arc::ptr_eq(&first, &open("2001:db8:1:2::1")));
+    assert!(!Arc::ptr_eq(&first, &open("2001:db8:1:3::1")));
+    assert!(!Arc::ptr_eq(&open("192.0.2.1"), &open("192.0.2.2")));
+    assert!(Arc::ptr_eq(&open("192.0.2.1"), &open("::ffff:192.0.2.1")));
+}
+
+#[test]
+fn a_client_that_connects_too_fast_is_refused_and_no_other() {
+    let clients = clients(Some(AdminRate { per_second: 1, burst: 3 }), &[]);
+    let opens = |text| clients.open(address(text), NOW).is_some();
+    assert_eq!([(); 5].map(|()| opens("192.0.2.1")), [true, true, true, false, false]);
+    assert!(opens("192.0.2.2"));
+}
+
+#[test]
+fn exempt_networks_have_no_rate() {
+    let clients = clients(Some(AdminRate { per_second: 1, burst: 1 }), &["192.0.2.0/24"]);
+    assert!((0..100).all(|_| clients.open(address("192.0.2.7"), NOW).is_some()));
+}
+
+#[test]
+fn an_exempt_address_does_not_exempt_the_rest_of_its_network() {
+    let clients = clients(Some(AdminRate { per_second: 1, burst: 1 }), &["2001:db8::7/128"]);
+    assert!((0..100).all(|_| clients.open(address("2001:db8::7"), NOW).is_some()));
+    assert!(clients.open(address("2001:db8::8"), NOW).is_some());
+    assert!(clients.open(address("2001:db8::8"), NOW).is_none());
+}
+
+#[test]
+fn clients_without_a_connection_take_bounded_memory() {
+    let clients = clients(Some(AdminRate { per_second: 1, burst: 1 }), &[]);
+    let kept = clients.open(address("192.0.2.1"), NOW).unwrap();
+    kept.connect(0);
+    for index in 0..3 * IDLE_CLIENTS_MAX as u32 {
+        let _ = clients.open(std::net::Ipv4Addr::from(0x0a00_0000 + index).into(), NOW);
+    }
+    assert!(clients.lock().entries.len() <= IDLE_CLIENTS_MAX + 1, "{}", clients.lock().entries.len());
+    assert!(clients.open(address("192.0.2.1"), NOW).is_none(), "a connected client's rate is remembered");
+}
