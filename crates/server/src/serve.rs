@@ -15,7 +15,7 @@ use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tollgate::policy::Problems;
-use tollgate::{EngineError, Keeper};
+use tollgate::{Clock, EngineError, Keeper};
 use tollgate_control::{DatabaseAddress, DatabaseError};
 use tower::Service as _;
 
@@ -129,9 +129,10 @@ pub struct Running {
 /// Starts a server. Comes back when it listens everywhere and has its rules.
 pub async fn serve(settings: Settings) -> Result<Running, ServeError> {
     settings.gate.addresses.check()?;
-    let (tls, certificates) = Tls::load(&settings.tls)?;
+    let (tls, certificates) = Tls::load(&settings.tls, &Arc::new(Clock::new()))?;
     let (access, token_files) = Access::load(&settings.tokens)?;
     let gate = Gate::new(settings.gate.clone())?.with_access(access);
+    gate.metrics().set_certificates(tls.expiries());
     let store = Store::open(&settings.store, settings.workers, Arc::clone(gate.clock()))?;
     let gate = match store {
         Some(store) => gate.with_store(store),
