@@ -51,8 +51,10 @@ pub enum SslMode {
     /// If the server can. Whoever is between may prevent it.
     #[default]
     Prefer,
-    /// Always, with whoever answers.
+    /// Always, with any server that answers; with `sslrootcert` as [`SslMode::VerifyCa`], as PostgreSQL's own clients do.
     Require,
+    /// Always, and only with a server that an authority vouches for, whatever its name.
+    VerifyCa,
     /// Always, and with nobody but whom the certificate names.
     VerifyFull,
 }
@@ -96,7 +98,7 @@ pub enum AddressError {
     #[error("postgres:// needs the name of a database at its end, as in postgres://tollgate@HOST/tollgate")]
     Database,
     /// Another mode.
-    #[error("sslmode is disable, prefer, require or verify-full")]
+    #[error("sslmode is disable, prefer, require, verify-ca or verify-full")]
     SslMode,
     /// Something that means nothing.
     #[error("behind `?` may stand sslmode=MODE and sslrootcert=PATH, with `&` between them, each once")]
@@ -125,7 +127,8 @@ impl fmt::Debug for Secret {
 }
 
 impl SslMode {
-    const ALL: [SslMode; 4] = [SslMode::Disable, SslMode::Prefer, SslMode::Require, SslMode::VerifyFull];
+    const ALL: [SslMode; 5] =
+        [SslMode::Disable, SslMode::Prefer, SslMode::Require, SslMode::VerifyCa, SslMode::VerifyFull];
 
     /// Its name.
     pub const fn name(self) -> &'static str {
@@ -133,7 +136,19 @@ impl SslMode {
             SslMode::Disable => "disable",
             SslMode::Prefer => "prefer",
             SslMode::Require => "require",
+            SslMode::VerifyCa => "verify-ca",
             SslMode::VerifyFull => "verify-full",
+        }
+    }
+}
+
+impl PostgresAddress {
+    /// Whether an authority has to vouch for the server's certificate.
+    pub(crate) fn is_verified(&self) -> bool {
+        match self.sslmode {
+            SslMode::Disable | SslMode::Prefer => false,
+            SslMode::Require => self.sslrootcert.is_some(),
+            SslMode::VerifyCa | SslMode::VerifyFull => true,
         }
     }
 }

@@ -16,6 +16,7 @@ use crate::change::{Change, Changed, Repeat, Who};
 use crate::document::{self, Document, Kind, Stored, Version};
 use crate::driver::{Driver, Durability, Postgres, PostgresAccess, Sqlite, Value};
 use crate::error::{ChangeError, DatabaseError};
+use crate::fleet_secret::{self, FleetSecret};
 use crate::nodes::{NODES_KEPT_MS, NodeState};
 use crate::page::{self, Fit, PAGE_ROWS_MAX, Page};
 use crate::scan::{Scan, Scanned};
@@ -76,6 +77,17 @@ impl Database {
     /// The fleet that it belongs to: a name that was made up with it. A copy of a database has the same.
     pub fn fleet(&self) -> &str {
         &self.fleet
+    }
+
+    /// The secret of the fleet: the one that the database has, or a new one, which is then written there for all servers. Whichever
+    /// server asks first writes it.
+    pub async fn fleet_secret(&self) -> Result<FleetSecret, DatabaseError> {
+        // Reading comes first: a user who may not write can still read what is there.
+        if let Some(secret) = self.driver.snapshot(fleet_secret::Read).await? {
+            return Ok(secret);
+        }
+        let written = self.driver.write_plainly(fleet_secret::WriteOnce(FleetSecret::random()?)).await?;
+        written.ok_or_else(|| DatabaseError::Corrupt("the row of the fleet's secret is missing".to_owned()))
     }
 
     /// Makes a change. It is made, and will not be lost, when this comes back without an error; with any error but

@@ -13,6 +13,7 @@ use crate::database::{self, Database};
 use crate::document::{Document, Stored, Version};
 use crate::driver::{Driver, Durability, Session, Sqlite, Value, Work};
 use crate::error::DatabaseError;
+use crate::fleet_secret::{self, FleetSecret};
 use crate::page::PAGE_ROWS_MAX;
 use crate::scan::{Scan, Scanned};
 use crate::schema::{self, setting};
@@ -62,6 +63,16 @@ impl Replica {
     pub async fn fleet(&self) -> Result<String, DatabaseError> {
         let rows = self.driver.query("SELECT value FROM settings WHERE name = 'fleet'", &[]).await?;
         rows.into_iter().next().map(|mut row| row.text(0)).transpose().map(Option::unwrap_or_default)
+    }
+
+    /// The secret of the fleet, if it was kept here.
+    pub async fn fleet_secret(&self) -> Result<Option<FleetSecret>, DatabaseError> {
+        self.driver.snapshot(fleet_secret::Read).await
+    }
+
+    /// Keeps the secret of the fleet for a start without the database.
+    pub async fn keep_fleet_secret(&self, secret: &FleetSecret) -> Result<(), DatabaseError> {
+        self.driver.write_plainly(fleet_secret::Replace(secret.clone())).await
     }
 
     /// All documents, by kind and id, and the head that they are of.

@@ -6,12 +6,12 @@ use crate::chain::Head;
 use crate::driver::{Driver, Session, Value, Work};
 use crate::error::DatabaseError;
 
-/// What holds everything that there is one of: the schema, the fleet, and the head of the audit.
+/// What holds everything that there is one of: the schema, the fleet and its secret, and the head of the audit.
 const SETTINGS: &str =
     "CREATE TABLE settings (name TEXT COLLATE BINARY NOT NULL PRIMARY KEY, value TEXT NOT NULL)";
 
 /// What made each schema of the one before. A statement that was released is never touched again.
-const MIGRATIONS: &[&[&str]] = &[DOCUMENTS, DURABLE, ACTS];
+const MIGRATIONS: &[&[&str]] = &[DOCUMENTS, DURABLE, ACTS, SECRET];
 
 /// What operators decide.
 const DOCUMENTS: &[&str] = &[
@@ -57,6 +57,10 @@ const ACTS: &[&str] = &[
     "CREATE INDEX audit_by_who ON audit (who, version)",
     "CREATE INDEX audit_by_id ON audit (id, version)",
 ];
+
+/// The row of the secret of the fleet, still empty: see [`crate::fleet_secret`]. A user who may only update `settings` can then write
+/// the secret.
+const SECRET: &[&str] = &["INSERT INTO settings (name, value) VALUES ('fleet_secret', '')"];
 
 /// Makes the tables what they have to be. Returns the fleet to which the database belongs.
 pub(crate) async fn migrate(driver: &Driver) -> Result<String, DatabaseError> {

@@ -1,7 +1,10 @@
-//! TLS towards PostgreSQL: whom to trust at the other end.
+//! TLS towards PostgreSQL: which server to trust at the other end.
 //!
-//! The modes are PostgreSQL's own. `prefer` and `require` encrypt with whoever answers, which keeps out those who listen and not those who
-//! pretend; `verify-full` trusts nobody whose certificate is not vouched for and made out to the host.
+//! The modes are PostgreSQL's own. `prefer` and `require` encrypt with any server that answers, which keeps out listeners and not servers that
+//! pretend; there the password is used by SCRAM with [channel binding](binding) only. `verify-ca` wants a certificate that an authority
+//! vouches for, and `verify-full` also that it is made out to the host.
+
+mod binding;
 
 use std::future::Future;
 use std::io;
@@ -10,11 +13,12 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect};
 use tokio_rustls::TlsConnector;
@@ -40,11 +44,19 @@ impl Tls {
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
             .map_err(|error| error.to_string())?;
-        let mut config = if address.sslmode == SslMode::VerifyFull {
+        let mut config = if address.is_verified() {
             let path = address.sslrootcert.as_deref().unwrap_or(Path::new(SYSTEM_AUTHORITIES));
             let roots =
                 authorities(path).map_err(|problem| format!("sslrootcert {}: {problem}", path.display()))?;
-            builder.with_root_certificates(roots).with_no_client_auth()
+            let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider)
+                .build()
+                .map_err(|error| format!("sslrootcert {}: {error}", path.display()))?;
+            if address.sslmode == SslMode::VerifyFull {
+                builder.with_webpki_verifier(verifier).with_no_client_auth()
+            } else {
+                let any_name = Arc::new(AnyName(verifier));
+                builder.dangerous().with_custom_certificate_verifier(any_name).with_no_client_auth()
+            }
         } else {
             let anybody = Arc::new(Anybody { provider });
             builder.dangerous().with_custom_certificate_verifier(anybody).with_no_client_auth()
@@ -109,6 +121,52 @@ impl ServerCertVerifier for Anybody {
     }
 }
 
+/// Trusts a server that an authority vouches for, whatever its name.
+#[derive(Debug)]
+struct AnyName(Arc<WebPkiServerVerifier>);
+
+impl ServerCertVerifier for AnyName {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        let verified = self.0.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now);
+        match verified {
+            // The name is looked at last, when an authority has vouched for the certificate.
+            Err(rustls::Error::InvalidCertificate(
+                CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+            )) => Ok(ServerCertVerified::assertion()),
+            verified => verified,
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.0.verify_tls12_signature(message, cert, dss)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.0.verify_tls13_signature(message, cert, dss)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.supported_verify_schemes()
+    }
+}
+
 impl<S> MakeTlsConnect<S> for Tls
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -148,7 +206,12 @@ pub(crate) struct Encrypted<S>(TlsStream<S>);
 
 impl<S: AsyncRead + AsyncWrite + Unpin> tokio_postgres::tls::TlsStream for Encrypted<S> {
     fn channel_binding(&self) -> ChannelBinding {
-        ChannelBinding::none()
+        let (_, session) = self.0.get_ref();
+        let certificate = session.peer_certificates().and_then(<[_]>::first);
+        match certificate.and_then(|certificate| binding::server_end_point(certificate)) {
+            Some(hash) => ChannelBinding::tls_server_end_point(hash),
+            None => ChannelBinding::none(),
+        }
     }
 }
 

@@ -406,9 +406,10 @@ async fn an_older_database_keeps_all_it_has(stand: &Stand) {
     }
     stand.sql("ALTER TABLE repeats DROP COLUMN finished");
     stand.sql("DROP INDEX audit_by_who; DROP INDEX audit_by_id");
+    stand.sql("DELETE FROM settings WHERE name = 'fleet_secret'");
     stand.sql("UPDATE settings SET value = '1' WHERE name = 'schema'");
     let database = stand.open().await;
-    assert_eq!(stand.sql("SELECT value FROM settings WHERE name = 'schema'"), "3");
+    assert_eq!(stand.sql("SELECT value FROM settings WHERE name = 'schema'"), "4");
     assert_eq!((database.fleet(), everything(&database).await), (&*fleet, before));
     check_verifies(&database, 20).await;
     granted(&authority(&database), take(1, &per_hour(10), 1)).await;

@@ -305,6 +305,9 @@ async fn connections_are_encrypted_as_the_address_says() {
         (url.clone(), true),
         (format!("{url}?sslmode=require"), true),
         (full.clone(), true),
+        // Whatever its name, an authority vouches for it.
+        (full.replace("verify-full", "verify-ca").replace("@127.0.0.1", "@localhost"), true),
+        (full.replace("verify-full", "require").replace("@127.0.0.1", "@localhost"), true),
     ] {
         let database = open(&url).await.unwrap();
         assert_eq!(database.version().await, Ok(0));
@@ -316,7 +319,11 @@ async fn connections_are_encrypted_as_the_address_says() {
         });
     }
     // Nobody vouches for it; or it is not the one that was meant; or it does not speak TLS.
-    for url in [format!("{url}?sslmode=verify-full"), full.replace("127.0.0.1", "localhost")] {
+    for url in [
+        format!("{url}?sslmode=verify-full"),
+        format!("{url}?sslmode=verify-ca"),
+        full.replace("127.0.0.1", "localhost"),
+    ] {
         let error = open(&url).await.map(drop).unwrap_err();
         assert!(error.to_string().contains("certificate"), "{error}");
     }

@@ -418,11 +418,12 @@ async fn an_older_schema_is_brought_up_to_date(stand: &Stand) {
     drop(database);
     stand.sql("ALTER TABLE repeats DROP COLUMN finished");
     stand.sql("DROP INDEX audit_by_who; DROP INDEX audit_by_id");
+    stand.sql("DELETE FROM settings WHERE name = 'fleet_secret'");
     stand.sql("UPDATE settings SET value = '2' WHERE name = 'schema'");
     let database = stand.open().await;
     let again = make(&database, repeatable("key", "f", put(Kind::Quota, "a", "{}"))).await;
     assert!(again.is_repeat && !again.is_finished);
-    assert_eq!(stand.sql("SELECT value FROM settings WHERE name = 'schema'"), "3");
+    assert_eq!(stand.sql("SELECT value FROM settings WHERE name = 'schema'"), "4");
     check_verifies(&database, 1).await;
 }
 
@@ -430,7 +431,7 @@ async fn a_newer_schema_and_a_strange_table_are_refused(stand: &Stand) {
     drop(stand.open().await);
     stand.sql("UPDATE settings SET value = '99' WHERE name = 'schema'");
     let opened = Database::open(DatabaseSettings::new(stand.address())).await.map(drop);
-    assert_eq!(opened, Err(DatabaseError::Newer { found: 99, known: 3 }));
+    assert_eq!(opened, Err(DatabaseError::Newer { found: 99, known: 4 }));
     stand.sql("DELETE FROM settings");
     let opened = Database::open(DatabaseSettings::new(stand.address())).await.map(drop);
     assert!(matches!(opened, Err(DatabaseError::Settings(_))), "{opened:?}");

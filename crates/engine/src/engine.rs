@@ -6,7 +6,7 @@ mod reserve;
 mod tenants;
 mod throttle;
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -33,7 +33,8 @@ use crate::lease::{Lease, LeaseIssuer};
 use crate::meeting::{Meeting, Stash};
 use crate::pending::{Pending, Settled};
 use crate::request::{Request, RequestError};
-use crate::reservation::{Dues, ReservationSettings, Reservations, Reserved};
+use crate::reservation::{Claim, Dues, ReservationSettings, Reservations, Reserved};
+use crate::seal::Sealer;
 use crate::switches::{Switched, Switches};
 use crate::verdict::{Answer, DecidedBy, Status, Verdict};
 
@@ -102,6 +103,8 @@ pub struct Engine {
     /// Whoever puts a snapshot in the place of another holds this: each continues what the one before has counted, and what tenants may.
     tenants: Mutex<Tenants>,
     leases: LeaseIssuer,
+    /// Seals what callers carry away: leases and reservations.
+    sealer: Arc<Sealer>,
     reservations: Reservations,
     fleet: Option<Fleet>,
     /// Those who count in the same database, if there is one.
@@ -142,6 +145,7 @@ impl Engine {
     /// An engine without rules.
     pub fn new(settings: EngineSettings) -> Result<Engine, EngineError> {
         let process = getrandom::u64()?;
+        let sealer = Arc::new(Sealer::new()?);
         Ok(Engine {
             ledger: Ledger::new(settings.ledger)?,
             settings,
@@ -151,7 +155,8 @@ impl Engine {
             snapshot: ArcSwapOption::empty(),
             tenants: Mutex::default(),
             leases: LeaseIssuer::new(process)?,
-            reservations: Reservations::new(settings.reservations, process)?,
+            reservations: Reservations::new(settings.reservations, process, Arc::clone(&sealer))?,
+            sealer,
             fleet: None,
             durable: None,
             has_durable_limits: AtomicBool::new(false),
@@ -173,10 +178,16 @@ impl Engine {
     /// An engine that shares its counters with all who know the same secret, but for limits whose rules say otherwise. Whoever runs it
     /// carries its questions to an authority: see [`Engine::begin`].
     #[must_use]
-    pub fn sharing(mut self, secret: &[u8]) -> Engine {
+    pub fn sharing(self, secret: &[u8]) -> Engine {
         self.tenants().set_shared(true);
-        self.reservations.share(secret);
+        self.set_fleet_secret(secret);
         Engine { fleet: Some(Fleet::new(secret, self.leases.seed())), ..self }
+    }
+
+    /// Seals leases and reservations with a secret of the fleet from now on, so that its other processes can check them. The first
+    /// secret counts, be it that of [`Engine::sharing`]; an empty one is none. Without any, only this process can check them.
+    pub fn set_fleet_secret(&self, secret: &[u8]) {
+        self.sealer.set_fleet_secret(secret);
     }
 
     /// An engine that has the shared counters of some names kept at places of their own. A name is the key of a policy or of a throttle, or a value
@@ -366,8 +377,12 @@ impl Engine {
         if matches!(purpose, Purpose::Hold) && !meeting.has_something_to_hold() && !meeting.is_banned() {
             return Err(RequestError::NothingToHold);
         }
-        if matches!(purpose, Purpose::Reserve) && meeting.has_something_to_hold() {
-            return Err(RequestError::HeldNotReserved);
+        if let Purpose::Reserve(claim) = purpose {
+            if meeting.has_something_to_hold() {
+                return Err(RequestError::HeldNotReserved);
+            }
+            let (scopes, charges) = meeting.reservation_scopes();
+            claim.borrow_mut().take_parts(scopes, charges)?;
         }
         if !meeting.has_shared() {
             let found = self.conclude(meeting, &mut scratch.0);
@@ -488,8 +503,8 @@ pub(crate) struct Inquiry<'a> {
 pub(crate) enum Purpose<'a> {
     Pass,
     Hold,
-    /// What is taken may come back, or turn out to be too little.
-    Reserve,
+    /// What is taken may come back, or turn out to be too little. The place for the reservation is claimed.
+    Reserve(&'a RefCell<Claim>),
     /// It does so now.
     Settle(Dues<'a>),
 }

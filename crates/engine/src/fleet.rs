@@ -14,10 +14,6 @@ use tollgate_store::lease::{Purses, PursesSettings};
 
 /// What the secret is used for. What is made for one purpose tells nothing about another.
 const NAMING: &str = "tollgate: names of shared counters, layout 1";
-const SEALING: &str = "tollgate: seals of leases, layout 1";
-
-/// How much of a hash a seal is: too much to guess.
-const SEAL_BYTES: usize = 16;
 
 /// Who keeps counters that are not this process's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +52,6 @@ pub(crate) struct SharedCounter {
 /// The processes that share counters.
 pub(crate) struct Fleet {
     naming_key: [u8; 32],
-    sealing_key: [u8; 32],
     /// How many there are, as far as is known.
     nodes: AtomicU32,
     /// What is kept at a place of its own, by its name.
@@ -74,7 +69,7 @@ pub(crate) type Sharding = Box<dyn Fn(SharedKey, Option<Pin>) -> Option<ShardId>
 const ONE_SHARD: ShardId = ShardId(1);
 
 impl Fleet {
-    /// Those who know this secret. It may be empty: names then still do not collide, but anybody can tell whose they are, and make seals.
+    /// Those who know this secret. It may be empty: names then still do not collide, but every reader of the store can tell whose they are.
     pub(crate) fn new(secret: &[u8], seed: u64) -> Fleet {
         Fleet::with_purses(secret, PursesSettings::new(seed))
     }
@@ -87,7 +82,6 @@ impl Fleet {
     fn with_purses(secret: &[u8], purses: PursesSettings) -> Fleet {
         Fleet {
             naming_key: blake3::derive_key(NAMING, secret),
-            sealing_key: blake3::derive_key(SEALING, secret),
             nodes: AtomicU32::new(1),
             pins: HashMap::new(),
             sharding: None,
@@ -133,28 +127,6 @@ impl Fleet {
         let mut name = [0; 16];
         hasher.finalize_xof().fill(&mut name);
         SharedKey(u128::from_be_bytes(name))
-    }
-
-    /// Puts a seal to bytes, by which everybody in the fleet knows them for their own.
-    pub(crate) fn seal(&self, bytes: &mut Vec<u8>) {
-        let seal = self.seal_of(bytes);
-        bytes.extend(seal.as_bytes().iter().take(SEAL_BYTES));
-    }
-
-    /// What was sealed, if this fleet has sealed it.
-    pub(crate) fn unsealed<'b>(&self, bytes: &'b [u8]) -> Option<&'b [u8]> {
-        let (sealed, shown) = bytes.split_last_chunk::<SEAL_BYTES>()?;
-        let mut seal = [0; blake3::OUT_LEN];
-        seal[..SEAL_BYTES].copy_from_slice(shown);
-        // Hashes are compared in a time that tells nothing.
-        (self.seal_of(sealed) == seal).then_some(sealed)
-    }
-
-    /// The first bytes of a hash, with zeros behind them.
-    fn seal_of(&self, bytes: &[u8]) -> blake3::Hash {
-        let mut seal = *blake3::keyed_hash(&self.sealing_key, bytes).as_bytes();
-        seal[SEAL_BYTES..].fill(0);
-        seal.into()
     }
 
     pub(crate) fn set_nodes(&self, nodes: u32) {

@@ -1,8 +1,8 @@
 //! Leases: what a caller carries away from [`crate::Engine::acquire`], to bring it back when it is done.
 //!
 //! The engine keeps no list of them. A lease names the holds themselves, and the process that gave it out: elsewhere, or after a
-//! restart, the same numbers may stand for somebody else's. What is held of a limit that others share can be released by any of them; their
-//! seal says that one of them gave it out.
+//! restart, the same numbers may stand for another caller's. What is held of a limit that a fleet shares can be released by every
+//! process of the fleet. Each lease has a [seal](crate::seal), so that no caller can make one up or alter one.
 
 #[cfg(test)]
 mod tests;
@@ -15,7 +15,7 @@ use thiserror::Error;
 use tollgate_core::{Concurrency, Holder, Limit, LimitError, SharedLimit, Span};
 use tollgate_store::authority::{Pin, SharedKey};
 
-use crate::fleet::Fleet;
+use crate::seal::{Sealed, Sealer};
 
 /// A right to be at it, until it is released or its deadline passes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +25,24 @@ pub struct Lease(Vec<u8>);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("this is not a lease: send back the `lease` that was given, as it is")]
 pub struct NotALease;
+
+/// Why a lease cannot be released here. Nothing has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum ReleaseError {
+    /// Its seal is neither that of this process nor that of its fleet.
+    #[error(
+        "this lease was not given by this server or its fleet, or it was altered: nothing was released. A lease that was \
+         given before a restart is void if the server has neither a `store_secret` nor a database; what it held has ended \
+         with the process, or ends at its deadline"
+    )]
+    Unsealed,
+    /// It holds nothing but units that another process counts in its memory.
+    #[error(
+        "this lease was given by another process, which counts in its own memory what the lease holds: release it there. If \
+         that process has stopped, the lease holds nothing any more"
+    )]
+    Elsewhere,
+}
 
 /// Gives out leases, and knows its own.
 #[derive(Debug)]
@@ -82,27 +100,32 @@ impl LeaseIssuer {
         Lease(self.process.to_vec())
     }
 
-    /// What a lease holds: in this process, if it is the one that gave it out, and elsewhere, if its seal is the fleet's.
+    /// What a lease holds: in this process, if it is the one that gave it out, and of limits that others share, if this process
+    /// shares any.
     pub(crate) fn holds<'a>(
         &self,
         lease: &'a Lease,
-        fleet: Option<&Fleet>,
-    ) -> impl Iterator<Item = Hold<'a>> + use<'a> {
-        let bytes = match fleet {
-            Some(fleet) => fleet.unsealed(&lease.0).unwrap_or_default(),
-            None => &lease.0,
-        };
-        let (process, mut rest) = bytes.split_at_checked(self.process.len()).unwrap_or_default();
-        let (is_own, is_sharing) = (process == self.process, fleet.is_some());
-        let holds = std::iter::from_fn(move || {
-            let (hold, after) = read_hold(rest)?;
+        sealer: &Sealer,
+        is_sharing: bool,
+    ) -> Result<Vec<Hold<'a>>, ReleaseError> {
+        let bytes = sealer.open(Sealed::Permit, &lease.0).ok_or(ReleaseError::Unsealed)?;
+        let (process, mut rest) = bytes.split_at_checked(self.process.len()).ok_or(ReleaseError::Unsealed)?;
+        let is_own = process == self.process;
+        let mut holds = Vec::new();
+        while holds.len() < HOLDS_MAX
+            && let Some((hold, after)) = read_hold(rest)
+        {
             rest = after;
-            Some(hold)
-        });
-        holds.take(HOLDS_MAX).filter(move |hold| match hold {
+            holds.push(hold);
+        }
+        holds.retain(|hold| match hold {
             Hold::Here { .. } => is_own,
             Hold::Shared { .. } => is_sharing,
-        })
+        });
+        if holds.is_empty() && !is_own {
+            return Err(ReleaseError::Elsewhere);
+        }
+        Ok(holds)
     }
 }
 
@@ -124,9 +147,9 @@ fn read_hold(bytes: &[u8]) -> Option<(Hold<'_>, &[u8])> {
 }
 
 impl Lease {
-    /// The same, with the seal of the fleet.
-    pub(crate) fn sealed(mut self, fleet: &Fleet) -> Lease {
-        fleet.seal(&mut self.0);
+    /// The same lease, with its seal.
+    pub(crate) fn sealed(mut self, sealer: &Sealer) -> Lease {
+        sealer.seal(Sealed::Permit, &mut self.0);
         self
     }
 

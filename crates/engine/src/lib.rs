@@ -55,6 +55,7 @@ mod own_limit;
 mod pending;
 mod request;
 mod reservation;
+mod seal;
 mod switches;
 mod verdict;
 
@@ -62,9 +63,9 @@ pub use engine::{Engine, EngineError, EngineSettings, Released, Resumed, Step, T
 pub use fleet::Keeper;
 pub use hot::{HotKey, HotStats, KeyName};
 pub use key_acts::{KEY_ACTS_MAX, KeyAct, KeyActKind, KeySubject, TooManyKeyActs};
-pub use lease::{Lease, NotALease};
+pub use lease::{Lease, NotALease, ReleaseError};
 pub use pending::Pending;
-pub use request::{Descriptor, Known, OwnLimit, Request, RequestError, Subject};
+pub use request::{Descriptor, Known, OwnLimit, Request, RequestError, ReservationScope, Subject};
 pub use reservation::{
     NotAReservation, Reservation, ReservationSettings, ReservationStats, Reserved, SettleError, Settlement,
 };

@@ -101,7 +101,7 @@ impl<'a> Meeting<'a> {
         let Inquiry { request, purpose, now } = *inquiry;
         let settling = match purpose {
             Purpose::Settle(dues) => Some(Box::new(Settling::new(dues))),
-            Purpose::Pass | Purpose::Hold | Purpose::Reserve => None,
+            Purpose::Pass | Purpose::Hold | Purpose::Reserve(_) => None,
         };
         Meeting {
             engine,
@@ -115,7 +115,7 @@ impl<'a> Meeting<'a> {
             has_lenient_quota: false,
             treatments: SmallVec::new(),
             is_banned: false,
-            is_reserving: matches!(purpose, Purpose::Reserve),
+            is_reserving: matches!(purpose, Purpose::Reserve(_)),
             settling,
         }
     }

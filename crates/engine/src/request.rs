@@ -1,5 +1,7 @@
 //! What a caller asks: about descriptors of a domain, or about a key under a named policy.
 
+use std::fmt;
+
 use thiserror::Error;
 use tollgate_policy::{Entry, Snapshot, Unit};
 
@@ -117,9 +119,34 @@ pub enum RequestError {
     /// A reservation that would never end, or at once.
     #[error("a reservation is open for at least a millisecond and at most {} seconds", RESERVED_S_MAX)]
     ReservedTooLong,
-    /// Whoever reserves waits for others to settle.
-    #[error("too many reservations are open: settle some, or try again when some have expired")]
+    /// The table of reservations is full.
+    #[error(
+        "too many reservations are open on this server: settle some, or try again when some have expired"
+    )]
     TooManyReservations,
+    /// One key or one tenant has all that one may have: others still reserve.
+    #[error(
+        "too many reservations of this {0} are open: settle some of them, or try again when some have expired"
+    )]
+    TooManyReservationsOf(ReservationScope),
+}
+
+/// What has a part of the reservations of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReservationScope {
+    /// A counter that is charged.
+    Key,
+    /// A tenant.
+    Tenant,
+}
+
+impl fmt::Display for ReservationScope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ReservationScope::Key => "key",
+            ReservationScope::Tenant => "tenant",
+        })
+    }
 }
 
 const RESERVED_S_MAX: u64 = Reservation::LIFE_MAX.ticks() / 1_000_000_000;

@@ -7,6 +7,7 @@
 //! A reservation that nobody settles expires, and its estimate stays charged: the work may have been done, and whoever never settles must not
 //! work for nothing.
 
+mod room;
 mod subject;
 mod table;
 #[cfg(test)]
@@ -22,9 +23,11 @@ use tollgate_store::authority::SharedKey;
 
 use crate::fleet::Keeper;
 
+pub use self::room::ReservationSettings;
+pub(crate) use self::room::{Claim, Estimate, Scope};
 pub(crate) use self::subject::{put_number, put_subject, take_chunk, take_number, with_request};
-pub(crate) use self::table::{Claim, Closed, Estimate, Reservations};
-pub use self::table::{ReservationSettings, ReservationStats};
+pub use self::table::ReservationStats;
+pub(crate) use self::table::{Closed, Open, Reservations};
 
 /// How a reservation is called: what a caller carries away, and brings back to settle it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -198,7 +198,7 @@ fn a_reset_forgets_what_was_counted_however_that_was() {
     // Holds, and policies.
     let (_, lease) = with_request(&["held=x"], |request| engine.acquire(request, START).unwrap());
     reset(&["held=x"]);
-    assert!(!engine.release(&lease.unwrap(), START).here);
+    assert!(!engine.release(&lease.unwrap(), START).unwrap().here);
     engine.decide(&Request::policy("bucket", b"x").cost(10), START).unwrap();
     assert!(engine.reset(&Request::policy("bucket", b"x"), START).unwrap().is_empty());
     assert!(engine.decide(&Request::policy("bucket", b"x").cost(10), START).unwrap().allowed());

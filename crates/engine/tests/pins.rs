@@ -111,7 +111,7 @@ fn a_lease_knows_its_place_by_name() {
     let check = |authority: &mut Authority, key: &[u8], expected: Option<u16>| {
         let (_, lease) = acquire(&one, authority, &Request::policy("q", key), START);
         let lease = lease.unwrap().to_string().parse().unwrap();
-        assert_eq!(pins(&other.release(&lease, START).questions), [expected]);
+        assert_eq!(pins(&other.release(&lease, START).unwrap().questions), [expected]);
     };
     check(authority, b"acme", Some(0));
     check(authority, b"nobody", None);

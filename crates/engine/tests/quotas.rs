@@ -149,7 +149,7 @@ fn what_is_held_can_be_released_whatever_it_costs() {
     let descriptors = [Descriptor { cost: Some(1), ..Descriptor::new(&entries) }];
     let (verdict, lease) = engine.acquire(&Request::new("d", &descriptors), START).unwrap();
     assert!(verdict.allowed());
-    assert!(engine.release(&lease.unwrap(), START).here);
+    assert!(engine.release(&lease.unwrap(), START).unwrap().here);
 }
 
 #[test]
@@ -159,7 +159,7 @@ fn a_refund_ends_nobody_elses_hold() {
     let descriptors = [Descriptor::new(&entries)];
     let (_, lease) = engine.acquire(&Request::new("d", &descriptors), START).unwrap();
     ask(&engine, START, &["a=1@-1"]);
-    assert!(engine.release(&lease.unwrap(), START).here);
+    assert!(engine.release(&lease.unwrap(), START).unwrap().here);
 }
 
 #[test]

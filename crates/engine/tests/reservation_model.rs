@@ -59,7 +59,8 @@ fn specs() -> Vec<(&'static str, Spec)> {
 const OPEN_MAX: usize = 4;
 
 fn engine() -> Engine {
-    let reservations = ReservationSettings { open_max: OPEN_MAX, ..ReservationSettings::default() };
+    let reservations =
+        ReservationSettings { open_max: OPEN_MAX, key_parts: 1, ..ReservationSettings::default() };
     let ledger = LedgerSettings::with_cap(8 << 20);
     let engine = Engine::new(EngineSettings { ledger, reservations, ..EngineSettings::default() }).unwrap();
     install(&engine, &rules(), START);
@@ -145,7 +146,8 @@ impl Play<'_> {
             }
             Step::Reserve { cost, life_s } => {
                 let life = Span::from_ticks(life_s * SECOND);
-                let is_full = self.open() >= OPEN_MAX;
+                // An estimate of nothing needs no place.
+                let is_full = self.open() >= OPEN_MAX && cost > 0;
                 let answer = self.engine.reserve(&self.request(cost), life, now);
                 let Ok((verdict, reserved)) = answer else { return assert!(is_full) };
                 assert!(!is_full);
@@ -158,7 +160,8 @@ impl Play<'_> {
             Step::Settle { .. } => {}
             Step::Tend => {
                 self.engine.tend(now);
-                let is_over = |made: &&Made| !made.is_settled && made.reserved.expires_at <= now;
+                let is_over =
+                    |made: &&Made| made.cost > 0 && !made.is_settled && made.reserved.expires_at <= now;
                 self.expired_seen = self.made.iter().filter(is_over).count() as u64;
                 assert_eq!(self.engine.reservation_stats().expired, self.expired_seen);
             }
@@ -170,8 +173,9 @@ impl Play<'_> {
         let made = &mut self.made[which];
         let expected = match made {
             _ if made.reserved.expires_at <= now => Err(SettleError::Expired),
+            // Nothing was taken, so no limit is charged, however often it is settled.
+            Made { cost: 0, .. } => Ok((0, 0)),
             Made { is_settled: true, .. } => Err(SettleError::Settled),
-            Made { cost: 0, .. } => Ok((0, 0)), // Nothing was taken, so that no limit is charged.
             Made { cost: reserved, .. } => {
                 Ok((reserved.saturating_sub(cost), cost.saturating_sub(*reserved)))
             }

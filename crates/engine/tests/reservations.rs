@@ -172,7 +172,7 @@ fn what_cannot_be_settled_cannot_be_reserved() {
 
 #[test]
 fn at_the_bound_nothing_is_taken() {
-    let reservations = ReservationSettings { open_max: 2, ..ReservationSettings::default() };
+    let reservations = ReservationSettings { open_max: 2, key_parts: 1, ..ReservationSettings::default() };
     let engine = engine_with(DAY, EngineSettings { reservations, ..EngineSettings::default() });
     let first = reserve(&engine, 100, START);
     reserve(&engine, 100, START);

@@ -404,13 +404,13 @@ policies:
         let (verdict, none) = engine.acquire(&request, START).unwrap();
         assert!(!verdict.allowed() && none.is_none());
         let lease: tollgate::Lease = lease.unwrap().to_string().parse().unwrap();
-        assert!(engine.release(&lease, START).here);
-        assert!(!engine.release(&lease, START).here, "twice");
+        assert!(engine.release(&lease, START).unwrap().here);
+        assert!(!engine.release(&lease, START).unwrap().here, "twice");
         let (verdict, again) = engine.acquire(&request, START).unwrap();
         assert!(verdict.allowed() && again.is_some());
         let (verdict, _) = engine.acquire(&request, later(Duration::from_secs(31))).unwrap();
         assert!(verdict.allowed(), "past the deadline");
-        assert!(!engine.release(&again.unwrap(), later(Duration::from_secs(31))).here);
+        assert!(!engine.release(&again.unwrap(), later(Duration::from_secs(31))).unwrap().here);
     }
     let nothing = engine.acquire(&Request::policy("q", b"k"), START).unwrap_err();
     assert_eq!(nothing, RequestError::NothingToHold);
@@ -421,5 +421,5 @@ policies:
     );
     assert!("xyz".parse::<tollgate::Lease>().is_err());
     let foreign: tollgate::Lease = "00".repeat(40).parse().unwrap();
-    assert!(!engine.release(&foreign, START).here);
+    assert_eq!(engine.release(&foreign, START).unwrap_err(), tollgate::ReleaseError::Unsealed);
 }

@@ -10,7 +10,9 @@ use common::{START, engine, install, later, summary, with_request};
 use proptest::prelude::*;
 use tollgate::authority::{Act, Failure};
 use tollgate::core::{Outcome, Span};
-use tollgate::{DecidedBy, Engine, EngineSettings, Force, LedgerSettings, Request, Step, Verdict};
+use tollgate::{
+    DecidedBy, Engine, EngineSettings, Force, LedgerSettings, ReleaseError, Request, Step, Verdict,
+};
 
 fn sharing(rules: &str, secret: &[u8]) -> Engine {
     let settings = EngineSettings { ledger: LedgerSettings::with_cap(8 << 20), ..EngineSettings::default() };
@@ -243,7 +245,7 @@ fn what_is_held_elsewhere_is_released_by_anybody_of_the_fleet() {
     assert!(!acquire(&other, authority, &request, START).0.allowed());
     let lease: tollgate::Lease = lease.unwrap().to_string().parse().unwrap();
     for expected in [true, false] {
-        let released = other.release(&lease, START);
+        let released = other.release(&lease, START).unwrap();
         assert!(!released.here);
         let grants = authority.ask(&released.questions, START);
         assert_eq!(grants[0].unwrap().decision.is_allowed(), expected);
@@ -259,15 +261,18 @@ fn what_is_held_elsewhere_is_released_by_anybody_of_the_fleet() {
 fn a_lease_that_somebody_made_up_asks_for_nothing() {
     let rules = "policies: {p: {requests: 1, period: 30s, algorithm: concurrency}}";
     let (engine, authority) = (sharing(rules, b"secret"), &mut Authority::default());
-    let questions = |lease: &str| engine.release(&lease.parse().unwrap(), START).questions.len();
+    let questions = |lease: &str| {
+        let released = engine.release(&lease.parse().unwrap(), START);
+        released.map(|released| released.questions.len())
+    };
     let given = |secret: &[u8]| {
         let lease = acquire(&sharing(rules, secret), authority, &Request::policy("p", b"k"), START).1;
         lease.unwrap().to_string()
     };
     let [own, foreign] = [&b"secret"[..], b"another"].map(given);
-    assert_eq!((questions(&own), questions(&foreign)), (1, 0));
-    assert_eq!(questions(&format!("{own}00")), 0);
-    assert_eq!(questions(&own[..own.len() - 32]), 0, "without its seal");
+    assert_eq!((questions(&own), questions(&foreign)), (Ok(1), Err(ReleaseError::Unsealed)));
+    assert_eq!(questions(&format!("{own}00")), Err(ReleaseError::Unsealed));
+    assert_eq!(questions(&own[..own.len() - 32]), Err(ReleaseError::Unsealed), "without its seal");
 }
 
 #[test]
@@ -278,7 +283,7 @@ fn what_is_held_of_a_share_is_released_where_it_is_held() {
     let (verdict, lease) = engine.acquire(&request, START).unwrap();
     assert_eq!((verdict.allowed(), verdict.decided_by()), (true, DecidedBy::FailLocal));
     assert!(!engine.acquire(&request, START).unwrap().0.allowed());
-    assert!(engine.release(&lease.unwrap(), START).here);
+    assert!(engine.release(&lease.unwrap(), START).unwrap().here);
     assert!(engine.acquire(&request, START).unwrap().0.allowed());
 }
 

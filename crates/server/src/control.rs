@@ -173,6 +173,7 @@ impl Control {
     /// Connects to the database, and applies what is in it.
     async fn reach(&self) -> Result<(), DatabaseError> {
         let database = Database::open(DatabaseSettings::new(self.address.clone())).await?;
+        self.take_fleet_secret(&database).await?;
         let turn = self.turns.take().await;
         if turn.head().version > 0 {
             // By the copy.
@@ -182,6 +183,28 @@ impl Control {
         }
         self.keep_counts(&database);
         self.database.store(Some(Arc::new(database)));
+        Ok(())
+    }
+
+    /// Has callers' leases and reservations sealed with the secret that all servers on this database have in common.
+    async fn take_fleet_secret(&self, database: &Database) -> Result<(), DatabaseError> {
+        let secret = match database.fleet_secret().await {
+            Ok(secret) => secret,
+            Err(error @ (DatabaseError::Away(_) | DatabaseError::Slow(_))) => return Err(error),
+            Err(error) => {
+                tracing::warn!(
+                    %error,
+                    "cannot read or write the secret of the fleet in the database: leases and reservations are valid in this process only"
+                );
+                return Ok(());
+            }
+        };
+        self.gate.set_fleet_secret(&secret);
+        if let Some(replica) = &self.replica
+            && let Err(error) = replica.keep_fleet_secret(&secret).await
+        {
+            tracing::warn!(%error, "cannot keep the secret of the fleet in the copy of the database");
+        }
         Ok(())
     }
 
@@ -239,6 +262,9 @@ impl Control {
 
     async fn load_replica(&self) -> Result<(), DatabaseError> {
         let Some(replica) = &self.replica else { return Ok(()) };
+        if let Some(secret) = replica.fleet_secret().await? {
+            self.gate.set_fleet_secret(&secret);
+        }
         let mut loading = self.loading();
         let head = replica.load(|document| loading.take(document)).await?;
         self.turns.take().await.replace(loading, head).await.map(drop)

@@ -17,6 +17,7 @@ use tollgate::policy::{Consistency, FileSpec, PlacedLimit, Snapshot};
 use tollgate::{
     Clock, Engine, EngineError, EngineSettings, Keeper, Request, RequestError, Throttle, Verdict,
 };
+use tollgate_control::FleetSecret;
 
 pub(crate) use self::begun::{Begun, Granted, has_held};
 use self::durable::Durable;
@@ -120,9 +121,19 @@ impl Gate {
     #[must_use]
     pub(crate) fn with_store(self, store: Store) -> Gate {
         let engine = self.engine.sharing(store.secret()).pinning(store.pins()).sharded(store.sharding());
+        let fleet_secret = FleetSecret::of_store_secret(store.secret());
         let gate = Gate { engine, store: Some(store), ..self };
+        if let Some(secret) = fleet_secret {
+            gate.set_fleet_secret(&secret);
+        }
         gate.count_nodes();
         gate
+    }
+
+    /// Makes the keys that the processes of a fleet have in common from its secret: that of `store_secret`, else that of the database. The
+    /// first secret counts.
+    pub(crate) fn set_fleet_secret(&self, secret: &FleetSecret) {
+        self.engine.set_fleet_secret(&secret.derive("tollgate: seals of leases and reservations, layout 1"));
     }
 
     /// A gate that keeps durable counts in a database, as soon as that is reached.

@@ -13,13 +13,14 @@ mod tests;
 
 use std::cell::Cell;
 use std::fmt;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use tollgate::core::{Decision, Span, Time};
 use tollgate::policy::{Place, RuleId};
 use tollgate::{DecidedBy, Force, Ruling, Status, Verdict};
 
+use crate::tls::Expiries;
 use chunked::Chunked;
 pub(crate) use classic::classic;
 use exposition::Exposition;
@@ -51,6 +52,8 @@ pub(crate) struct Metrics {
     unauthorized: [AtomicU64; Protocol::ALL.len()],
     /// Decisions on limits that are shared, by [`SHARED_BY`].
     shared: [AtomicU64; SHARED_BY.len()],
+    /// When certificates end.
+    certificates: OnceLock<Arc<Expiries>>,
 }
 
 /// Who may have decided on a limit that is shared.
@@ -117,7 +120,18 @@ impl Metrics {
             config: ConfigVersions::default(),
             unauthorized: Default::default(),
             shared: Default::default(),
+            certificates: OnceLock::new(),
         }
+    }
+
+    /// Has the ends of these certificates shown.
+    pub(crate) fn set_certificates(&self, certificates: Arc<Expiries>) {
+        self.certificates.get_or_init(|| certificates);
+    }
+
+    /// When certificates end, if there are any.
+    pub(crate) fn certificates(&self) -> Option<&Expiries> {
+        self.certificates.get().map(|certificates| &**certificates)
     }
 
     /// Counts requests that were decided together, in this time for all of them. What their rules have said is counted apart, by

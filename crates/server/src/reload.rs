@@ -126,6 +126,7 @@ pub(crate) async fn keep_up(
             for kept in &mut reloaded.secrets {
                 kept.keep(asked, now_ns(&gate));
             }
+            gate.metrics().certificates().inspect(|certificates| certificates.warn(gate.now()));
             reloaded
         });
         reloaded = match look.await {

@@ -168,9 +168,10 @@ pub async fn serve(mut settings: Settings) -> Result<Running, ServeError> {
     if let Some(memory) = settings.memory {
         settings.gate.engine.ledger = LedgerSettings::with_cap(memory);
     }
-    let (tls, certificates) = Tls::load(&settings.tls)?;
+    let (tls, certificates) = Tls::load(&settings.tls, &Arc::new(Clock::new()))?;
     let (access, token_files) = Access::load(&settings.tokens)?;
     let gate = Gate::new(settings.gate.clone())?.with_access(access);
+    gate.metrics().set_certificates(tls.expiries());
     let store = Store::open(&settings.store, settings.workers, Arc::clone(gate.clock()))?;
     let gate = match store {
         Some(store) => gate.with_store(store),

@@ -187,7 +187,8 @@ impl Settings {
             TokenSource::File(path) => Some(path),
             TokenSource::Listed(_) => None,
         });
-        let tls = [&mut self.tls.certificate, &mut self.tls.key, &mut self.tls.client_ca];
+        let TlsSettings { certificate, key, client_ca, client_crl, .. } = &mut self.tls;
+        let tls = [certificate, key, client_ca, client_crl];
         let store = &mut self.store;
         let hidden = [&mut store.password, &mut store.sentinel_password, &mut store.secret];
         let hidden = hidden.into_iter().flatten().filter_map(|text| match text {

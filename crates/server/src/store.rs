@@ -39,7 +39,7 @@ impl Store {
         let secret = settings.secret()?;
         if secret.is_empty() {
             tracing::warn!(
-                "`store_secret` is not set: whoever may ask this server can make up leases and reservations and end what others hold, and whoever may read the store can tell whether a name is counted there"
+                "`store_secret` is not set: servers without a common database cannot release each other's leases or settle each other's reservations, and a reader of the store can tell whether a name is counted there"
             );
         }
         Ok(Some(Store {

@@ -4,6 +4,7 @@
 //! configuration that hangs there, and keeps it as long as its connection lasts. A new one is made whole before it is hung up, so
 //! that a broken pair of files never gets there.
 
+mod expiry;
 mod identity;
 #[cfg(test)]
 mod tests;
@@ -19,7 +20,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
+use tollgate::Clock;
 
+pub(crate) use self::expiry::{Expiries, Expiry};
 use self::identity::Identity;
 use crate::drain::Drain;
 use crate::reload::Kept;
@@ -53,6 +56,8 @@ pub struct TlsSettings {
     pub key: Option<PathBuf>,
     /// The authorities whose clients are let in, in PEM.
     pub client_ca: Option<PathBuf>,
+    /// Lists of certificates that these authorities have revoked, in PEM.
+    pub client_crl: Option<PathBuf>,
     /// What was said of the HTTP listener.
     pub http: Option<TlsMode>,
     /// What was said of the gRPC listener.
@@ -118,11 +123,15 @@ impl TlsSettings {
         }
         let incomplete = |setting, missing| Err(SecretError::Incomplete { setting, missing });
         let named = |setting, path: &PathBuf| NamedFile { setting, path: path.clone() };
+        if self.client_crl.is_some() && self.client_ca.is_none() {
+            return incomplete(CLIENT_CRL, CLIENT_CA);
+        }
         match (&self.certificate, &self.key) {
             (Some(certificate), Some(key)) => Ok(Some(Files {
                 certificate: named(CERTIFICATE, certificate),
                 key: named(KEY, key),
                 client_ca: self.client_ca.as_ref().map(|path| named(CLIENT_CA, path)),
+                client_crl: self.client_crl.as_ref().map(|path| named(CLIENT_CRL, path)),
             })),
             (Some(_), None) => incomplete(CERTIFICATE, KEY),
             (None, Some(_)) => incomplete(KEY, CERTIFICATE),
@@ -135,6 +144,7 @@ impl TlsSettings {
 const CERTIFICATE: &str = "tls_certificate";
 const KEY: &str = "tls_key";
 const CLIENT_CA: &str = "tls_client_ca";
+const CLIENT_CRL: &str = "tls_client_crl";
 
 /// Where an identity comes from.
 #[derive(Clone, Debug)]
@@ -142,11 +152,14 @@ struct Files {
     certificate: NamedFile,
     key: NamedFile,
     client_ca: Option<NamedFile>,
+    /// Only where there are authorities.
+    client_crl: Option<NamedFile>,
 }
 
 impl Files {
     fn all(&self) -> Vec<NamedFile> {
-        [&self.certificate, &self.key].into_iter().chain(&self.client_ca).cloned().collect()
+        let clients = self.client_ca.iter().chain(&self.client_crl);
+        [&self.certificate, &self.key].into_iter().chain(clients).cloned().collect()
     }
 }
 
@@ -154,6 +167,7 @@ impl Files {
 #[derive(Default)]
 pub(crate) struct Tls {
     doors: Vec<Arc<Door>>,
+    expiries: Arc<Expiries>,
 }
 
 /// Where one listener's handshakes take their configuration.
@@ -165,10 +179,15 @@ pub(crate) struct Door {
 
 impl Tls {
     /// Reads the files, and makes a door for every listener that is to have one; and what is to be kept up to date.
-    pub(crate) fn load(settings: &TlsSettings) -> Result<(Tls, Option<Kept>), SecretError> {
+    pub(crate) fn load(
+        settings: &TlsSettings,
+        clock: &Arc<Clock>,
+    ) -> Result<(Tls, Option<Kept>), SecretError> {
         let Some(files) = settings.files()? else { return Ok((Tls::default(), None)) };
         let contents = Kept::read(&files.all())?;
-        let identity = Identity::from_pem(&files, &contents)?;
+        let identity = Identity::from_pem(&files, &contents, clock.now())?;
+        let expiries = Arc::new(Expiries::default());
+        expiries.replace(identity.ends());
         let TlsModes { http, grpc, resp, admin } = settings.modes();
         let doors = [("http", http), ("grpc", grpc), ("resp", resp), ("admin", admin)]
             .into_iter()
@@ -179,11 +198,19 @@ impl Tls {
                 Ok(Arc::new(Door { listener, is_mutual, config: ArcSwap::from(config?) }))
             })
             .collect::<Result<Vec<_>, SecretError>>()?;
-        let renewed = doors.clone();
+        let (renewed, ends, clock) = (doors.clone(), Arc::clone(&expiries), Arc::clone(clock));
         let kept = Kept::new("certificates", files.all(), &contents, move |contents| {
-            Identity::from_pem(&files, contents)?.hang_up(&renewed)
+            let identity = Identity::from_pem(&files, contents, clock.now())?;
+            identity.hang_up(&renewed)?;
+            ends.replace(identity.ends());
+            Ok(())
         });
-        Ok((Tls { doors }, Some(kept)))
+        Ok((Tls { doors, expiries }, Some(kept)))
+    }
+
+    /// When what is in force ends.
+    pub(crate) fn expiries(&self) -> Arc<Expiries> {
+        Arc::clone(&self.expiries)
     }
 
     /// The door of a listener, if it speaks TLS.

@@ -21,7 +21,7 @@ fn launch(rules: &str) -> Launch {
 fn sharing(rules: &str, redis: &RedisServer) -> Tollgate {
     let store = format!("redis://{}", redis.address());
     // Longer than a busy machine lets it wait.
-    launch(rules).flag("store", &store).flag("store-deadline", "2s").start()
+    launch(rules).flag("store", &store).flag("store-secret", "secret").flag("store-deadline", "2s").start()
 }
 
 fn ask(tollgate: &Tollgate, path: &str, body: &Value) -> (u16, Value) {

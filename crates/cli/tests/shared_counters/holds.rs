@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use tollgate_testkit::real::redis::{RedisClient, RedisServer, Reply};
-use tollgate_testkit::real::{Tollgate, until};
+use tollgate_testkit::real::{Launch, Tollgate, until};
 
 use crate::launch;
 
@@ -26,16 +26,58 @@ fn a_lease_is_obeyed_by_those_who_know_the_secret() {
     let [one, other, stranger] = ["secret", "secret", "guess"]
         .map(|secret| launch(RULES, &store).flag("store-secret", secret).start());
     let lease = acquire(&one, "k").unwrap();
-    assert_eq!(release(&stranger, &lease), json!({"released": false}));
+    check_refused(&stranger, &lease);
     let last = if lease.ends_with('0') { "1" } else { "0" };
     let changed = format!("{}{last}", &lease[..lease.len() - 1]);
-    assert_eq!(release(&other, &changed), json!({"released": false}));
+    check_refused(&other, &changed);
     let mut client = RedisClient::connect(other.resp()).unwrap();
-    assert_eq!(client.run(&format!("TG.RELEASE {changed}")), Reply::Integer(0));
+    let Reply::Error(error) = client.run(&format!("TG.RELEASE {changed}")) else { panic!("not an error") };
+    assert!(error.starts_with("ERR this lease was not given by this server"), "{error}");
     assert_eq!(acquire(&one, "k"), None, "it is still held");
     assert_eq!(client.run(&format!("TG.RELEASE {lease}")), Reply::Integer(1));
     assert!(acquire(&one, "k").is_some());
     assert!(!one.logs().contains(WARNING), "{}", one.logs());
+}
+
+fn check_refused(server: &Tollgate, lease: &str) {
+    let reply = server.post("/v1/release", &json!({"lease": lease}));
+    let body: Value = serde_json::from_str(&reply.body).unwrap();
+    assert_eq!((reply.status, &body["error"]["code"]), (404, &json!("unknown_lease")), "{body}");
+}
+
+#[test]
+fn servers_with_a_common_database_release_each_others_permits_also_after_a_restart() {
+    let redis = RedisServer::start();
+    let store = format!("redis://{}", redis.address());
+    let folder = tempfile::tempdir().unwrap();
+    let database = format!("sqlite:{}", folder.path().join("fleet.db").display());
+    let [mut one, other] = [(); 2].map(|()| launch(RULES, &store).flag("database", &database).start());
+    let stranger = launch(RULES, &store).start();
+    let permit = acquire(&one, "k").unwrap();
+    check_refused(&stranger, &permit);
+    assert_eq!(acquire(&one, "k"), None, "it is still held");
+    assert_eq!(release(&other, &permit), json!({"released": true}));
+    let permit = acquire(&one, "k").unwrap();
+    one.restart();
+    assert_eq!(release(&one, &permit), json!({"released": true}));
+}
+
+#[test]
+fn without_a_database_a_permit_is_void_after_a_restart() {
+    let rules = "policies: {jobs: {requests: 1, period: 1h, algorithm: concurrency}}";
+    let mut server = Launch::new(env!("CARGO_BIN_EXE_tollgate"))
+        .rules("rules.yaml", rules)
+        .flag("database", "off")
+        .start();
+    let permit = acquire(&server, "k").unwrap();
+    server.restart();
+    let next = acquire(&server, "k").unwrap();
+    let reply = server.post("/v1/release", &json!({"lease": permit}));
+    let body: Value = serde_json::from_str(&reply.body).unwrap();
+    assert_eq!((reply.status, &body["error"]["code"]), (404, &json!("unknown_lease")), "{body}");
+    assert!(body["error"]["message"].as_str().unwrap().contains("before a restart"), "{body}");
+    assert_eq!(acquire(&server, "k"), None, "the next one is held");
+    assert_eq!(release(&server, &next), json!({"released": true}));
 }
 
 #[test]

@@ -6,6 +6,7 @@
 
 mod connection;
 mod listener;
+mod protection;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -15,10 +16,11 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
 use super::{Session, Work, WriteError};
-use crate::address::{PostgresAddress, SslMode};
+use crate::address::PostgresAddress;
 use crate::error::DatabaseError;
 use crate::tls::Tls;
 pub(super) use connection::Connection;
+use protection::Protection;
 
 /// So many connections are open at the most, besides the one that listens.
 const CONNECTIONS_MAX: usize = 6;
@@ -39,6 +41,9 @@ const KEEPALIVE_RETRIES: u32 = 3;
 /// How the server is reached.
 pub(crate) struct Access {
     config: tokio_postgres::Config,
+    /// For a server on this machine that does not speak TLS.
+    config_without_tls: tokio_postgres::Config,
+    protection: Protection,
     tls: Tls,
     /// For the name in errors; without the password.
     place: String,
@@ -75,6 +80,7 @@ impl Access {
         connect_timeout: Duration,
         statement_timeout: Duration,
     ) -> Result<Access, DatabaseError> {
+        let protection = Protection::of(address);
         let mut config = tokio_postgres::Config::new();
         config
             .host(&address.host)
@@ -88,16 +94,18 @@ impl Access {
             .keepalives_idle(KEEPALIVE_IDLE)
             .keepalives_interval(KEEPALIVE_INTERVAL)
             .keepalives_retries(KEEPALIVE_RETRIES)
-            .ssl_mode(match address.sslmode {
-                SslMode::Disable => tokio_postgres::config::SslMode::Disable,
-                SslMode::Prefer => tokio_postgres::config::SslMode::Prefer,
-                SslMode::Require | SslMode::VerifyFull => tokio_postgres::config::SslMode::Require,
-            });
+            .ssl_mode(protection.ssl_mode())
+            .channel_binding(protection.channel_binding());
         if let Some(password) = &address.password {
             config.password(password.reveal());
         }
         let tls = Tls::new(address).map_err(DatabaseError::Settings)?;
-        Ok(Access { config, tls, place: address.to_string(), connect_timeout, statement_timeout })
+        let mut config_without_tls = config.clone();
+        config_without_tls
+            .ssl_mode(tokio_postgres::config::SslMode::Disable)
+            .channel_binding(tokio_postgres::config::ChannelBinding::Prefer);
+        let place = address.to_string();
+        Ok(Access { config, config_without_tls, protection, tls, place, connect_timeout, statement_timeout })
     }
 }
 
@@ -107,6 +115,9 @@ impl Postgres {
         let access = Arc::new(access);
         let notices = watch::Sender::new(0);
         let first = Connection::open(&access, None).await?;
+        if let Some(warning) = access.protection.warning() {
+            tracing::warn!(database = %access.place, "{warning}");
+        }
         let listener = tokio::spawn(listener::listen(Arc::clone(&access), notices.clone()));
         Ok(Postgres {
             access,

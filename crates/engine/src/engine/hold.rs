@@ -9,7 +9,7 @@ use tollgate_store::authority::{Act, Directed, Question};
 
 use super::{Borrowed, Engine, Inquiry, Purpose, Resumed, Step};
 use crate::key::{Counted, KeyBuffer};
-use crate::lease::{Hold, Lease};
+use crate::lease::{Hold, Lease, ReleaseError};
 use crate::request::{Request, RequestError, Subject};
 use crate::verdict::{Answer, Status, Verdict};
 
@@ -53,11 +53,11 @@ impl Engine {
         }
     }
 
-    /// Ends what a lease holds. It holds nothing here any more if it was released before, is past its deadline, or was given out by
-    /// another process.
-    pub fn release(&self, lease: &Lease, now: Time) -> Released {
+    /// Ends what a lease holds. It holds nothing here any more if it was released before or is past its deadline. A lease that no
+    /// process of the fleet gave out is an error, and changes nothing.
+    pub fn release(&self, lease: &Lease, now: Time) -> Result<Released, ReleaseError> {
         let mut released = Released::default();
-        for hold in self.leases.holds(lease, self.fleet.as_ref()) {
+        for hold in self.leases.holds(lease, &self.sealer, self.fleet.is_some())? {
             match hold {
                 Hold::Here { key, holder } => {
                     let key = self.ledger.key(key);
@@ -70,7 +70,7 @@ impl Engine {
                 }
             }
         }
-        released
+        Ok(released)
     }
 
     /// The lease on what was just given to be held.
@@ -85,12 +85,9 @@ impl Engine {
         self.sealed(lease)
     }
 
-    /// A lease as it is given out: where counters are shared, nobody else can make one.
+    /// A lease as it is given out: only this process and its fleet can make one.
     pub(super) fn sealed(&self, lease: Option<Lease>) -> Option<Lease> {
-        match &self.fleet {
-            Some(fleet) => lease.map(|lease| lease.sealed(fleet)),
-            None => lease,
-        }
+        lease.map(|lease| lease.sealed(&self.sealer))
     }
 }
 

@@ -1,5 +1,6 @@
 //! Requests that reserve an estimate, and settle it when the real cost is known.
 
+use std::cell::RefCell;
 use std::mem;
 
 use tollgate_core::{Span, Time};
@@ -10,7 +11,7 @@ use crate::reservation::{
     Closed, Dues, Estimate, Reservation, ReservationStats, Reserved, SettleError, Settlement, put_subject,
     with_request,
 };
-use crate::verdict::Verdict;
+use crate::verdict::{Answer, DecidedBy, Verdict};
 
 /// The shortest that a reservation is open.
 const LIFE_MIN: Span = Span::from_ticks(1_000_000);
@@ -28,8 +29,9 @@ impl Engine {
         let mut subject = Vec::new();
         put_subject(&mut subject, &request.subject);
         let estimate = Estimate { subject: subject.into(), cost: request.cost, life };
-        let claim = self.reservations.claim(estimate, now)?;
-        let mut step = self.step(&Inquiry { request, purpose: Purpose::Reserve, now })?;
+        let claim = RefCell::new(self.reservations.claim(estimate, now)?);
+        let mut step = self.step(&Inquiry { request, purpose: Purpose::Reserve(&claim), now })?;
+        let claim = claim.into_inner();
         let mut reserved = None;
         match &mut step {
             Step::Ready(verdict) => {
@@ -71,6 +73,12 @@ impl Engine {
         let Closed { subject, cost: reserved, charged, life, is_foreign } = &closed;
         let is_foreign = *is_foreign;
         let mut settlement = Settlement::new(*reserved, cost);
+        if charged.is_empty() {
+            // No limit has taken anything, so there is nothing to give back to one, and none to book on.
+            (settlement.returned, settlement.booked) = (0, 0);
+            let found = Found { allowed: true, decided_by: DecidedBy::Ledger, answer: Answer::default() };
+            return Ok((Step::Ready(found.into_verdict(now, self.snapshot.load())), settlement));
+        }
         let dues = Dues { charged, change: settlement.change(), life: *life, is_foreign };
         let settle = |request: &Request<'_>| {
             // A policy that is gone has no counters any more.
@@ -80,10 +88,6 @@ impl Engine {
             })
         };
         let mut step = with_request(subject, settle).ok_or(SettleError::Unknown)?;
-        if charged.is_empty() {
-            // No limit has taken anything, so there is nothing to give back to one, and none to book on.
-            (settlement.returned, settlement.booked) = (0, 0);
-        }
         match &mut step {
             Step::Pending(pending) if is_foreign => pending.settles_foreign = Some(settlement),
             // Nothing that it has charged is shared any more.

@@ -3,6 +3,7 @@
 //! Whoever reserves meets limits like anybody else; what they have really taken is noted. Whoever settles meets the same limits again, by the
 //! rules that are in force then, but only those that were charged answer, and they answer whatever operators have switched off or banned since.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use tollgate_core::{Cost, Decision, Intent, LeaseRest, Limit, Refund, Span, Time};
@@ -13,7 +14,8 @@ use super::{Meeting, Shared};
 use crate::account::AccountOf;
 use crate::fleet::{Keeper, SharedCounter};
 use crate::leasing::{LeasedCharge, SpentLeased};
-use crate::reservation::{Change, Charged, Dues, TakenThere};
+use crate::request::Subject;
+use crate::reservation::{Change, Charged, Dues, Scope, TakenThere};
 use crate::verdict::{Force, Usual};
 
 /// For so much longer than a reservation is open does the authority take units back: clocks differ, and what is told in vain is told again.
@@ -90,6 +92,21 @@ impl<'a> Meeting<'a> {
             Some(settling) if due.is_some() => settling.terms(usual.2 == Force::Shadow),
             _ => usual,
         }
+    }
+
+    /// Whose parts of the reservations a request takes, and how many limits it charges at most.
+    pub(crate) fn reservation_scopes(&self) -> (HashSet<Scope>, usize) {
+        let is_charged = |charge: &&Charge<'_>| charge.intent != Intent::Peek && charge.cost != Cost::ZERO;
+        let keys = self.charges.iter().filter(is_charged).map(|charge| Scope::Key(charge.key));
+        let mut scopes: HashSet<Scope> = keys.collect();
+        if let Subject::Descriptors { domain, descriptors } = self.request.subject
+            && let Some(domain) = self.snapshot.and_then(|snapshot| snapshot.domain(domain))
+            && !scopes.is_empty()
+        {
+            let tenants = descriptors.iter().filter_map(|descriptor| domain.tenant_of(descriptor.entries));
+            scopes.extend(tenants.map(|tenant| Scope::Tenant(self.engine.ledger.key(tenant.as_bytes()))));
+        }
+        (scopes, self.charges.len())
     }
 
     /// Notes what the limits of this process have taken.

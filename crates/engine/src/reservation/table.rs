@@ -3,48 +3,30 @@
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
 use std::mem;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tollgate_core::{Span, Time};
+use tollgate_core::{Limit, Span, Time};
 use tollgate_store::authority::SharedKey;
 
+use super::room::{Claim, Estimate, ReservationSettings, Room};
 use super::{
     Charged, Reservation, Reserved, SettleError, Settlement, TakenThere, put_number, take_chunk, take_number,
 };
 use crate::fleet::Keeper;
 use crate::request::RequestError;
+use crate::seal::{Sealed, Sealer};
 
 /// The most reservations whose end is noticed at once: others wait for the lock meanwhile. The rest is noticed at the next look.
 const EXPIRED_AT_ONCE_MAX: usize = 1_024;
-/// What a reservation takes in the table besides what it says of itself: its places in the map and in the order of ends.
-const PLACES_BYTES: usize = 128;
 /// How long the part of a name is that all have.
 const HEAD_BYTES: usize = 32;
 /// The longest name that says what was charged. Who has a longer one settles it where it was made.
 const SEALED_BYTES_MAX: usize = 2_048;
-/// How much of a hash a seal is: too much to guess.
-const SEAL_BYTES: usize = 16;
-/// What the secret of a fleet is used for here. What is made for one purpose tells nothing about another.
-pub(super) const SEALING: &str = "tollgate: seals of reservations, layout 1";
+/// Stands where the name of a reservation stands, for one that has charged nothing. Names are random: none is this.
+const UNCHARGED: u128 = 0;
 /// Numbers under which units come back are below 2 to the power of this, so that every authority can tell them apart.
 const NUMBER_BITS: u32 = 53;
-
-/// How many reservations may be open.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ReservationSettings {
-    /// The most that are open at a time.
-    pub open_max: usize,
-    /// The most memory that they take together, but for what those add which are being decided at that moment.
-    pub bytes_max: usize,
-}
-
-impl Default for ReservationSettings {
-    /// Half a million, in a quarter of a gibibyte: 800 a second that are open for ten minutes each.
-    fn default() -> ReservationSettings {
-        ReservationSettings { open_max: 1 << 19, bytes_max: 256 << 20 }
-    }
-}
 
 /// Numbers about reservations, for metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,7 +35,7 @@ pub struct ReservationStats {
     pub open: usize,
     /// The memory that they take.
     pub bytes: usize,
-    /// Those that were made, ever.
+    /// Those that were made, ever, but for those that have charged nothing: they need no place in the table.
     pub made: u64,
     /// Those that were made and settled here, ever.
     pub settled: u64,
@@ -61,7 +43,7 @@ pub struct ReservationStats {
     pub settled_elsewhere: u64,
     /// Those that nobody has settled in time, ever.
     pub expired: u64,
-    /// Those that were refused because too many were open, ever.
+    /// Those that were refused because too many were open, of all or of a key or a tenant, ever.
     pub refused: u64,
     /// Units that came back, ever.
     pub returned_units: u64,
@@ -72,13 +54,12 @@ pub struct ReservationStats {
 /// The reservations of one process.
 #[derive(Debug)]
 pub(crate) struct Reservations {
-    settings: ReservationSettings,
     /// The name of the process.
     process: [u8; 8],
     /// Makes names of reservations out of their numbers, which nobody else can.
     naming_key: [u8; 32],
-    /// Seals what other processes may settle, where any may.
-    sealing_key: Option<[u8; 32]>,
+    /// Seals what other processes may settle.
+    sealer: Arc<Sealer>,
     table: Mutex<Table>,
     /// What is open or about to be.
     room: Arc<Room>,
@@ -86,7 +67,6 @@ pub(crate) struct Reservations {
     settled: AtomicU64,
     settled_elsewhere: AtomicU64,
     expired: AtomicU64,
-    refused: AtomicU64,
     returned_units: AtomicU64,
     booked_units: AtomicU64,
 }
@@ -154,99 +134,58 @@ impl Head {
     }
 }
 
-/// The first bytes of a hash, with zeros behind them.
-fn seal(key: &[u8; 32], bytes: &[u8]) -> blake3::Hash {
-    let mut seal = *blake3::keyed_hash(key, bytes).as_bytes();
-    seal[SEAL_BYTES..].fill(0);
-    seal.into()
-}
-
-/// How much is open or about to be.
-#[derive(Debug, Default)]
-struct Room {
-    open: AtomicUsize,
-    bytes: AtomicUsize,
-}
-
-/// Room for one reservation, until it is dropped.
-#[derive(Debug)]
-pub(crate) struct Claim {
-    room: Arc<Room>,
-    bytes: usize,
-    subject: Box<[u8]>,
-    cost: u64,
-    life: Span,
-    expires_at: Time,
-}
-
-impl Drop for Claim {
-    fn drop(&mut self) {
-        self.room.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
-        self.room.open.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// What somebody wants to reserve.
-#[derive(Debug)]
-pub(crate) struct Estimate {
-    pub(crate) subject: Box<[u8]>,
-    pub(crate) cost: u64,
-    pub(crate) life: Span,
-}
-
 impl Reservations {
-    pub(crate) fn new(settings: ReservationSettings, process: u64) -> Result<Reservations, getrandom::Error> {
+    pub(crate) fn new(
+        settings: ReservationSettings,
+        process: u64,
+        sealer: Arc<Sealer>,
+    ) -> Result<Reservations, getrandom::Error> {
         let mut naming_key = [0; 32];
         getrandom::fill(&mut naming_key)?;
         Ok(Reservations {
-            settings,
             process: process.to_le_bytes(),
             naming_key,
-            sealing_key: None,
+            sealer,
             table: Mutex::default(),
-            room: Arc::default(),
+            room: Arc::new(Room::new(settings)),
             made: AtomicU64::new(0),
             settled: AtomicU64::new(0),
             settled_elsewhere: AtomicU64::new(0),
             expired: AtomicU64::new(0),
-            refused: AtomicU64::new(0),
             returned_units: AtomicU64::new(0),
             booked_units: AtomicU64::new(0),
         })
     }
 
-    /// Room for a reservation. It has to be there before anything is taken.
+    /// A place for a reservation. An estimate of nothing takes nothing from any limit, so it needs none.
     pub(crate) fn claim(&self, estimate: Estimate, now: Time) -> Result<Claim, RequestError> {
-        let Estimate { subject, cost, life } = estimate;
-        let bytes = mem::size_of::<Open>() + PLACES_BYTES + subject.len();
-        let open = self.room.open.fetch_add(1, Ordering::Relaxed);
-        let taken = self.room.bytes.fetch_add(bytes, Ordering::Relaxed);
-        let expires_at = now.plus(life);
-        // Whatever happens, it gives back what it has counted.
-        let claim = Claim { room: Arc::clone(&self.room), bytes, subject, cost, life, expires_at };
-        let has_room = open < self.settings.open_max && taken + bytes <= self.settings.bytes_max;
-        if has_room {
-            return Ok(claim);
+        if estimate.cost == 0 {
+            return Ok(Claim::without_place(estimate, now));
         }
-        self.refused.fetch_add(1, Ordering::Relaxed);
-        Err(RequestError::TooManyReservations)
+        Claim::new(&self.room, estimate, now)
     }
 
-    /// Opens a reservation on what was charged for it.
+    /// Opens a reservation on what was charged for it. Where no limit has taken anything, settling it will change nothing, however
+    /// often it is done: then it is not remembered.
     pub(crate) fn open(&self, mut claim: Claim, mut charged: Vec<Charged>) -> Reserved {
+        let expires_at = claim.expires_at;
+        if charged.is_empty() || claim.cost == 0 {
+            return Reserved { reservation: self.uncharged(claim.cost, expires_at), expires_at };
+        }
         let made = self.made.fetch_add(1, Ordering::Relaxed);
         let name = u128::from_le_bytes(self.hash(made, u64::MAX));
         for (number, charged) in (0..).zip(&mut charged) {
-            if let Charged::There(there) = charged {
-                let [low, ..] = *self.hash(made, number).as_chunks::<8>().0 else { continue };
-                there.number = u64::from_le_bytes(low) >> (u64::BITS - NUMBER_BITS);
+            match charged {
+                Charged::There(there) => {
+                    let [low, ..] = *self.hash(made, number).as_chunks::<8>().0 else { continue };
+                    there.number = u64::from_le_bytes(low) >> (u64::BITS - NUMBER_BITS);
+                }
+                Charged::Share { .. } => claim.grow(mem::size_of::<Limit>()),
+                Charged::Here { .. } => {}
             }
         }
-        let more = charged.len() * mem::size_of::<Charged>();
-        self.room.bytes.fetch_add(more, Ordering::Relaxed);
-        claim.bytes += more;
         let subject = mem::take(&mut claim.subject);
-        let Claim { cost, life, expires_at, .. } = claim;
+        let Claim { cost, life, .. } = claim;
         let open = Open { subject, cost, charged: charged.into(), life, expires_at, _claim: claim };
         let reservation = self.name(name, &open);
         let mut table = self.table();
@@ -255,20 +194,35 @@ impl Reservations {
         Reserved { reservation, expires_at }
     }
 
-    /// Whatever is made from now on can be settled by all who know the secret, as far as they share what it has charged.
-    pub(crate) fn share(&mut self, secret: &[u8]) {
-        self.sealing_key = Some(blake3::derive_key(SEALING, secret));
+    /// What a caller carries away of a reservation that has charged nothing: all there is to know of it, under a seal.
+    fn uncharged(&self, cost: u64, expires_at: Time) -> Reservation {
+        let mut bytes = Head { process: self.process, name: UNCHARGED, expires_at }.bytes().to_vec();
+        put_number(&mut bytes, cost);
+        self.sealer.seal(Sealed::Reservation, &mut bytes);
+        Reservation(bytes)
+    }
+
+    /// A reservation that has charged nothing, if this process or its fleet has made it.
+    fn read_uncharged(&self, bytes: &[u8]) -> Option<Closed> {
+        let sealed = self.sealer.open(Sealed::Reservation, bytes)?;
+        let cost = take_number(&mut sealed.get(HEAD_BYTES..)?)?;
+        let (subject, charged) = (Box::default(), Box::default());
+        Some(Closed { subject, cost, charged, life: Span::ZERO, is_foreign: false })
     }
 
     /// Takes a reservation out of the table to settle it: nobody else finds it there again. What another process has made says itself what it has charged.
     pub(crate) fn close(&self, reservation: &Reservation, now: Time) -> Result<Closed, SettleError> {
         let (head, rest) = reservation.0.split_first_chunk().ok_or(SettleError::Unknown)?;
         let Head { process, name, expires_at } = Head::read(*head);
+        if name == UNCHARGED {
+            let closed = self.read_uncharged(&reservation.0).ok_or(SettleError::Unknown)?;
+            return if now < expires_at { Ok(closed) } else { Err(SettleError::Expired) };
+        }
         if process != self.process {
             let closed = self.read_foreign(&reservation.0).ok_or(SettleError::Unknown)?;
             return if now < expires_at { Ok(closed) } else { Err(SettleError::Expired) };
         }
-        if self.sealing_key.is_none() && !rest.is_empty() {
+        if !self.sealer.is_of_fleet() && !rest.is_empty() {
             return Err(SettleError::Unknown);
         }
         let mut table = self.table();
@@ -316,12 +270,12 @@ impl Reservations {
         let load = |number: &AtomicU64| number.load(Ordering::Relaxed);
         ReservationStats {
             open: self.table().open.len(),
-            bytes: self.room.bytes.load(Ordering::Relaxed),
+            bytes: self.room.bytes(),
             made: load(&self.made),
             settled: load(&self.settled),
             settled_elsewhere: load(&self.settled_elsewhere),
             expired: load(&self.expired),
-            refused: load(&self.refused),
+            refused: self.room.refused(),
             returned_units: load(&self.returned_units),
             booked_units: load(&self.booked_units),
         }
@@ -337,7 +291,7 @@ impl Reservations {
             Charged::Here { .. } | Charged::Share { .. } => None,
         });
         let there: Vec<TakenThere> = there.collect();
-        if let Some(key) = self.sealing_key.filter(|_| !there.is_empty()) {
+        if self.sealer.is_of_fleet() && !there.is_empty() {
             put_number(&mut bytes, open.cost);
             put_number(&mut bytes, open.life.ticks());
             put_number(&mut bytes, there.len() as u64);
@@ -350,8 +304,7 @@ impl Reservations {
             if bytes.len() > SEALED_BYTES_MAX {
                 bytes.truncate(HEAD_BYTES);
             } else {
-                let seal = seal(&key, &bytes);
-                bytes.extend_from_slice(&seal.as_bytes()[..SEAL_BYTES]);
+                self.sealer.seal(Sealed::Reservation, &mut bytes);
             }
         }
         Reservation(bytes)
@@ -359,14 +312,7 @@ impl Reservations {
 
     /// What another process of the fleet has charged, if it says so and has sealed it.
     fn read_foreign(&self, bytes: &[u8]) -> Option<Closed> {
-        let key = self.sealing_key?;
-        let (sealed, shown) = bytes.split_last_chunk::<SEAL_BYTES>()?;
-        let mut padded = [0; blake3::OUT_LEN];
-        padded[..SEAL_BYTES].copy_from_slice(shown);
-        // Hashes are compared in a time that tells nothing.
-        if seal(&key, sealed) != padded {
-            return None;
-        }
+        let sealed = self.sealer.open(Sealed::Reservation, bytes)?;
         let mut rest = sealed.get(HEAD_BYTES..)?;
         let rest = &mut rest;
         let (cost, life) = (take_number(rest)?, Span::from_ticks(take_number(rest)?));

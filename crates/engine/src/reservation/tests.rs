@@ -4,15 +4,24 @@
 use proptest::prelude::*;
 use tollgate_policy::Unit;
 
-use super::table::Estimate;
+use std::sync::Arc;
+
 use super::*;
 use crate::request::{Descriptor, OwnLimit, RequestError, Subject};
+use crate::seal::{Sealed, Sealer};
 
 const NOW: Time = Time::from_ticks(1_800_000_000_000_000_000);
 const MINUTE: Span = Span::from_ticks(60_000_000_000);
 
+/// What a limit took that others share.
+fn charged_there(number: u128) -> Charged {
+    let (name, keeper) = (SharedKey(number), Keeper::Store);
+    Charged::There(TakenThere { name, keeper, counted_at: NOW, number: 0, is_leased: true })
+}
+
 fn reservations(open_max: usize, bytes_max: usize) -> Reservations {
-    Reservations::new(ReservationSettings { open_max, bytes_max }, 7).unwrap()
+    let settings = ReservationSettings { open_max, bytes_max, ..ReservationSettings::default() };
+    Reservations::new(settings, 7, Sealer::new().unwrap().into()).unwrap()
 }
 
 fn estimate(subject_bytes: usize) -> Estimate {
@@ -20,7 +29,7 @@ fn estimate(subject_bytes: usize) -> Estimate {
 }
 
 fn open(reservations: &Reservations) -> Reserved {
-    reservations.open(reservations.claim(estimate(8), NOW).unwrap(), Vec::new())
+    reservations.open(reservations.claim(estimate(8), NOW).unwrap(), vec![charged_there(5)])
 }
 
 #[test]
@@ -100,7 +109,7 @@ fn a_thousand_ends_are_noticed_at_once_and_the_rest_next_time() {
 fn another_process_does_not_know_it() {
     let reserved = open(&reservations(9, 1 << 20));
     let settings = ReservationSettings::default();
-    let other = Reservations::new(settings, 8).unwrap();
+    let other = Reservations::new(settings, 8, Sealer::new().unwrap().into()).unwrap();
     assert_eq!(other.close(&reserved.reservation, NOW).map(|open| open.cost), Err(SettleError::Unknown));
 }
 
@@ -150,15 +159,10 @@ proptest! {
     }
 }
 
-fn charged_there(number: u128) -> Charged {
-    let (name, keeper) = (SharedKey(number), Keeper::Store);
-    Charged::There(TakenThere { name, keeper, counted_at: NOW, number: 0, is_leased: true })
-}
-
 fn fleet(process: u64, secret: &[u8]) -> Reservations {
-    let mut reservations = Reservations::new(ReservationSettings::default(), process).unwrap();
-    reservations.share(secret);
-    reservations
+    let sealer = Arc::new(Sealer::new().unwrap());
+    sealer.set_fleet_secret(secret);
+    Reservations::new(ReservationSettings::default(), process, sealer).unwrap()
 }
 
 #[test]
@@ -203,10 +207,31 @@ proptest! {
     fn any_bytes_are_a_name_or_none(mut bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         let reservations = fleet(1, b"secret");
         prop_assert!(reservations.close(&Reservation(bytes.clone()), NOW).is_err());
-        // Sealed by somebody of the fleet who is out of his mind.
-        let key = blake3::derive_key(table::SEALING, b"secret");
-        let seal = *blake3::keyed_hash(&key, &bytes).as_bytes();
-        bytes.extend_from_slice(&seal[..16]);
+        // Sealed by a process of the fleet that has a defect.
+        let sealer = Sealer::new().unwrap();
+        sealer.set_fleet_secret(b"secret");
+        sealer.seal(Sealed::Reservation, &mut bytes);
         let _ = reservations.close(&Reservation(bytes), NOW);
+    }
+}
+
+#[test]
+fn what_has_charged_nothing_takes_no_place_and_changes_nothing_however_often_it_is_settled() {
+    let (maker, other, stranger) = (fleet(1, b"secret"), fleet(2, b"secret"), fleet(3, b"another"));
+    for cost in [0, 5] {
+        let claim = maker.claim(Estimate { cost, ..estimate(8) }, NOW).unwrap();
+        let Reserved { reservation, expires_at } = maker.open(claim, Vec::new());
+        assert_eq!((maker.stats().open, maker.stats().bytes), (0, 0));
+        for reservations in [&maker, &other, &maker] {
+            let closed = reservations.close(&reservation, NOW).unwrap();
+            assert_eq!((closed.cost, closed.charged.len(), closed.is_foreign), (cost, 0, false));
+            assert_eq!(reservations.close(&reservation, expires_at).map(drop), Err(SettleError::Expired));
+        }
+        assert_eq!(stranger.close(&reservation, NOW).map(drop), Err(SettleError::Unknown));
+        for changed in 0..reservation.0.len() {
+            let mut forged = reservation.clone();
+            forged.0[changed] ^= 1;
+            assert!(maker.close(&forged, NOW).is_err(), "byte {changed}");
+        }
     }
 }

@@ -8,8 +8,8 @@ use std::mem;
 use tollgate::authority::{Directed, Failure, Grant};
 use tollgate::core::{Decision, Span, Time};
 use tollgate::{
-    DecidedBy, Lease, Pending, Released, Request, RequestError, Reservation, Reserved, Resumed, SettleError,
-    Settlement, Step, Throttle, Verdict,
+    DecidedBy, Lease, Pending, ReleaseError, Released, Request, RequestError, Reservation, Reserved, Resumed,
+    SettleError, Settlement, Step, Throttle, Verdict,
 };
 
 use super::Gate;
@@ -185,13 +185,13 @@ impl Gate {
     }
 
     /// Ends what a lease holds here, and says what shared counters are to be told.
-    pub(crate) fn begin_release(&self, lease: &Lease) -> Released {
-        self.engine.release(lease, self.clock.now())
+    pub(crate) fn begin_release(&self, lease: &Lease, protocol: Protocol) -> Result<Released, ReleaseError> {
+        let released = self.engine.release(lease, self.clock.now());
+        released.inspect_err(|_| self.metrics.observe_bad_request(protocol))
     }
 
     /// Ends what a lease holds. False if it held nothing any more.
-    pub(crate) async fn release(&self, lease: &Lease) -> Result<bool, Failure> {
-        let released = self.begin_release(lease);
+    pub(crate) async fn release(&self, released: Released) -> Result<bool, Failure> {
         let granted = match released.questions.as_slice() {
             [] => Vec::new(),
             questions => self.ask(questions).await,

@@ -23,6 +23,7 @@ use tollgate_redis::{FAILURES, ShardStats};
 pub(crate) use self::connections::ConnectionStats;
 use super::shard::{BUCKET_ENDS_NS, ProtocolTotals, RuleTotals, Special};
 use super::{Metrics, Protocol, RuleName, SHARED_BY};
+use crate::tls::{Expiries, Expiry};
 
 /// All numbers of one moment.
 #[derive(Debug)]
@@ -37,6 +38,7 @@ pub(super) struct Exposition {
     config: [u64; 4],
     unauthorized: [u64; Protocol::ALL.len()],
     shared: [u64; SHARED_BY.len()],
+    certificates: Vec<Expiry>,
     engine: EngineStats,
     store: StoreStats,
     connections: ConnectionStats,
@@ -127,6 +129,7 @@ impl Exposition {
             unauthorized: Protocol::ALL
                 .map(|protocol| metrics.unauthorized[protocol as usize].load(Ordering::Relaxed)),
             shared: std::array::from_fn(|at| metrics.shared[at].load(Ordering::Relaxed)),
+            certificates: metrics.certificates().map(Expiries::all).unwrap_or_default(),
             engine,
             store,
             connections,
@@ -237,6 +240,7 @@ impl Exposition {
         for (name, help, value) in alone {
             counters(encoder, name, help)?.encode_counter::<NoLabelSet, _, u64>(&value, None)?;
         }
+        self.encode_certificates(encoder)?;
         let mut family =
             encoder.encode_descriptor("tollgate_build_info", "What is running.", None, MetricType::Gauge)?;
         family.encode_family(&[("version", env!("CARGO_PKG_VERSION"))])?.encode_gauge(&1_u64)
@@ -244,6 +248,19 @@ impl Exposition {
 }
 
 impl Exposition {
+    fn encode_certificates(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        if self.certificates.is_empty() {
+            return Ok(());
+        }
+        let (name, help) =
+            ("ratelimit_tls_not_after_timestamp", "When the first certificate of a file ends, since 1970.");
+        let mut family = encoder.encode_descriptor(name, help, Some(&Unit::Seconds), MetricType::Gauge)?;
+        for Expiry { file, not_after_s } in &self.certificates {
+            family.encode_family(&[("file", *file)])?.encode_gauge(not_after_s)?;
+        }
+        Ok(())
+    }
+
     fn encode_store(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let StoreStats { shards, leases, durable } = &self.store;
         if let Some((durable, leases)) = durable {

@@ -3,6 +3,7 @@
 
 mod decisions;
 
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
@@ -20,6 +21,7 @@ use super::{ConnectionStats, EngineStats, Metrics, Outcomes, Protocol, StoreStat
 use crate::headers::samples::{
     NOW, ask, domain, engine, engine_settings, per_minute, policy, rate, rule, shadow,
 };
+use crate::tls::{Expiries, Expiry};
 
 const TOOK: Span = Span::from_ticks(700);
 
@@ -476,4 +478,20 @@ fn check_classic(text: &str) {
         }
     }
     assert!(samples > 20, "{text}");
+}
+
+#[test]
+fn the_end_of_each_certificate_file_is_shown_as_it_is_in_force() {
+    let metrics = Metrics::new(0.8);
+    let ends = |metrics: &Metrics| lines(metrics, |line| line.starts_with("ratelimit_tls_"));
+    assert_eq!(ends(&metrics), "", "there are none");
+    let expiries = Arc::new(Expiries::default());
+    metrics.set_certificates(Arc::clone(&expiries));
+    assert_eq!(ends(&metrics), "");
+    for (not_after_s, shown) in [(1_800_000_000, "1800000000"), (1_900_000_000, "1900000000")] {
+        expiries.replace(vec![Expiry { file: "tls_certificate", not_after_s }]);
+        let expected =
+            format!("ratelimit_tls_not_after_timestamp_seconds{{file=\"tls_certificate\"}} {shown}\n");
+        assert_eq!(ends(&metrics), expected);
+    }
 }

@@ -208,7 +208,10 @@ async fn release(State(gate): State<Arc<Gate>>, request: Request) -> Result<Resp
     let lease = lease.map(|lease| lease.parse::<Lease>()).transpose();
     let lease = lease.map_err(|error| Problem::bad_request(format!("`lease`: {error}")));
     let released = match counted(&gate, lease)? {
-        Some(lease) => gate.release(&lease).await.map_err(Problem::NotReleased)?,
+        Some(lease) => {
+            let released = gate.begin_release(&lease, Protocol::Http)?;
+            gate.release(released).await.map_err(Problem::NotReleased)?
+        }
         None => false,
     };
     let body = if released { r#"{"released":true}"# } else { r#"{"released":false}"# };

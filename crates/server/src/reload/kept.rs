@@ -40,7 +40,7 @@ impl Kept {
 
     /// Takes over what the files say, if that has changed or is `asked` for. What is wrong with them leaves in force what was, and is
     /// told once.
-    pub(super) fn refresh(&mut self, asked: bool, now_ns: i128) -> Option<Result<(), SecretError>> {
+    pub(crate) fn refresh(&mut self, asked: bool, now_ns: i128) -> Option<Result<(), SecretError>> {
         let paths = self.files.iter().map(|file| file.path.clone());
         if !self.watch.look(paths, now_ns, self.read.is_err()) && !asked {
             return None;

@@ -63,6 +63,9 @@ settings! {
     "tls_client_ca", "TOLLGATE_TLS_CLIENT_CA", None, "PATH",
         "The authorities whose clients are let in, in PEM [default: none]",
         |settings, text| { settings.tls.client_ca = Some(text.into()); Ok(()) };
+    "tls_client_crl", "TOLLGATE_TLS_CLIENT_CRL", None, "PATH",
+        "Lists of client certificates that these authorities have revoked, in PEM: one of each authority [default: none]",
+        |settings, text| { settings.tls.client_crl = Some(text.into()); Ok(()) };
     "http_tls", "TOLLGATE_HTTP_TLS", None, "MODE",
         "TLS on the HTTP listener: `off`, `on`, or `mutual`, where clients show a certificate too [default: as the files allow]",
         |settings, text| { settings.tls.http = tls_mode(text)?; Ok(()) };

@@ -4,17 +4,22 @@ use std::sync::Arc;
 
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::WebPkiClientVerifier;
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
 use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{VerifierBuilderError, WebPkiClientVerifier};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{Error, RootCertStore, ServerConfig};
 
+use tollgate::core::Time;
+
 use super::Files;
+use super::expiry::{self, Expiry};
 use crate::secret::{NamedFile, SecretError};
 
 /// The most certificates that a file may have.
 const CERTIFICATES_MAX: usize = 1_000;
+/// The most lists of revoked certificates that a file may have.
+const REVOCATION_LISTS_MAX: usize = 100;
 
 const NOT_A_CERTIFICATE: &str = "PEM, but what is in it is no certificate";
 
@@ -24,11 +29,12 @@ pub(super) struct Identity {
     certificate: NamedFile,
     certified: CertifiedKey,
     clients: Option<Arc<dyn ClientCertVerifier>>,
+    ends: Vec<Expiry>,
 }
 
 impl Identity {
     /// From the contents of the files, in the order in which they are named.
-    pub(super) fn from_pem(files: &Files, contents: &[Vec<u8>]) -> Result<Identity, SecretError> {
+    pub(super) fn from_pem(files: &Files, contents: &[Vec<u8>], now: Time) -> Result<Identity, SecretError> {
         let content = |index: usize| contents.get(index).map(Vec::as_slice).unwrap_or_default();
         let provider = Arc::new(ring::default_provider());
         let chain = certificates(&files.certificate, content(0))?;
@@ -42,11 +48,25 @@ impl Identity {
             Error::InvalidCertificate(_) => files.certificate.unusable(NOT_A_CERTIFICATE),
             other => files.key.unusable(format!("not a key of use: {other}")),
         })?;
+        let lists = match &files.client_crl {
+            Some(file) => revocation_lists(file, content(3), now)?,
+            None => Vec::new(),
+        };
+        let mut authorities = Vec::new();
         let clients = match &files.client_ca {
-            Some(file) => Some(verifier(file, content(2), &provider)?),
+            Some(file) => {
+                authorities = certificates(file, content(2))?;
+                Some(verifier(files, file, (&authorities, &lists), &provider)?)
+            }
             None => None,
         };
-        Ok(Identity { provider, certificate: files.certificate.clone(), certified, clients })
+        let ends = expiry::ends(&certified.cert, &authorities, &lists);
+        Ok(Identity { provider, certificate: files.certificate.clone(), certified, clients, ends })
+    }
+
+    /// When it ends.
+    pub(super) fn ends(&self) -> Vec<Expiry> {
+        self.ends.clone()
     }
 
     /// What handshakes are made with. Each has memories of its own: a session that began without a client's certificate, or with one
@@ -83,18 +103,54 @@ fn certificates(file: &NamedFile, pem: &[u8]) -> Result<Vec<CertificateDer<'stat
     }
 }
 
-/// What lets clients in whose certificates these authorities have signed.
-fn verifier(
+/// All lists of revoked certificates of a file, none of which may be out of date: it would not name what was revoked since.
+fn revocation_lists(
     file: &NamedFile,
     pem: &[u8],
+    now: Time,
+) -> Result<Vec<CertificateRevocationListDer<'static>>, SecretError> {
+    let found: Vec<_> = CertificateRevocationListDer::pem_slice_iter(pem)
+        .take(REVOCATION_LISTS_MAX + 1)
+        .collect::<Result<_, _>>()
+        .map_err(|error| file.unusable(format!("not PEM: {error}")))?;
+    if found.is_empty() {
+        return Err(file.unusable("no revocation list in PEM, which begins with -----BEGIN X509 CRL-----"));
+    }
+    if found.len() > REVOCATION_LISTS_MAX {
+        return Err(file.unusable(format!("more than {REVOCATION_LISTS_MAX} revocation lists")));
+    }
+    for list in &found {
+        if let Some(ended_s) = expiry::next_update_s(list).map(|end_s| expiry::now_s(now) - end_s)
+            && ended_s >= 0
+        {
+            return Err(file.unusable(format!(
+                "a revocation list has expired {ended_s} seconds ago: fetch the current one from its authority"
+            )));
+        }
+    }
+    Ok(found)
+}
+
+/// What lets clients in whose certificates these authorities have signed, and have not revoked. Where there are lists, there has to be one of
+/// each authority: what none of them speaks of is refused.
+fn verifier(
+    files: &Files,
+    file: &NamedFile,
+    (authorities, lists): (&[CertificateDer<'static>], &[CertificateRevocationListDer<'static>]),
     provider: &Arc<CryptoProvider>,
 ) -> Result<Arc<dyn ClientCertVerifier>, SecretError> {
     let mut roots = RootCertStore::empty();
-    for authority in certificates(file, pem)? {
-        roots.add(authority).map_err(|_| file.unusable(NOT_A_CERTIFICATE))?;
+    for authority in authorities {
+        roots.add(authority.clone()).map_err(|_| file.unusable(NOT_A_CERTIFICATE))?;
     }
-    WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider))
-        .build()
-        .map(|verifier| verifier as Arc<dyn ClientCertVerifier>)
-        .map_err(|error| file.unusable(error.to_string()))
+    let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider));
+    let built = builder.with_crls(lists.iter().cloned()).build();
+    built.map(|verifier| verifier as Arc<dyn ClientCertVerifier>).map_err(|error| match error {
+        VerifierBuilderError::InvalidCrl(error) => files
+            .client_crl
+            .as_ref()
+            .unwrap_or(file)
+            .unusable(format!("not a revocation list of use: {error:?}")),
+        other => file.unusable(other.to_string()),
+    })
 }

@@ -3,7 +3,11 @@
 
 mod handshakes;
 
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer, IsCa, KeyIdMethod,
+    KeyPair, RevokedCertParams, SerialNumber, date_time_ymd,
+};
+use tollgate::core::Time;
 
 use super::*;
 
@@ -29,12 +33,43 @@ impl Authority {
     }
 
     pub(super) fn vouch_for(&self, name: &str) -> Pair {
+        self.vouch_for_number(name, None)
+    }
+
+    /// The same with a serial number, by which it can be revoked.
+    pub(super) fn vouch_for_number(&self, name: &str, serial: Option<u64>) -> Pair {
         let key = KeyPair::generate().unwrap();
-        let params = CertificateParams::new([name.to_owned()]).unwrap();
+        let mut params = CertificateParams::new([name.to_owned()]).unwrap();
+        params.serial_number = serial.map(SerialNumber::from);
         let certificate = params.signed_by(&key, &self.0).unwrap();
         Pair { certificate: certificate.pem(), key: key.serialize_pem() }
     }
 }
+
+impl Authority {
+    /// A list of certificates that it has revoked, in PEM: good from 2020 until the first day of this year.
+    pub(super) fn revoke(&self, serials: &[u64], until_year: i32) -> String {
+        let (this_update, next_update) = (date_time_ymd(2020, 1, 1), date_time_ymd(until_year, 1, 1));
+        let revoked = |&serial: &u64| RevokedCertParams {
+            serial_number: SerialNumber::from(serial),
+            revocation_time: this_update,
+            reason_code: None,
+            invalidity_date: None,
+        };
+        let params = CertificateRevocationListParams {
+            this_update,
+            next_update,
+            crl_number: SerialNumber::from(1_u64),
+            issuing_distribution_point: None,
+            revoked_certs: serials.iter().map(revoked).collect(),
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        params.signed_by(&self.0).unwrap().pem().unwrap()
+    }
+}
+
+/// A day in 2027.
+const NOW: Time = Time::from_ticks(1_800_000_000_000_000_000);
 
 /// Files that are not there.
 pub(super) fn files() -> Files {
@@ -43,12 +78,24 @@ pub(super) fn files() -> Files {
         certificate: named(CERTIFICATE, "cert.pem"),
         key: named(KEY, "key.pem"),
         client_ca: Some(named(CLIENT_CA, "ca.pem")),
+        client_crl: None,
     }
 }
 
 pub(super) fn identity(pair: &Pair, client_ca: &str) -> Result<Identity, SecretError> {
     let contents = [&pair.certificate, &pair.key, client_ca].map(|text| text.as_bytes().to_vec());
-    Identity::from_pem(&files(), &contents)
+    Identity::from_pem(&files(), &contents, NOW)
+}
+
+/// The same with lists of revoked certificates.
+pub(super) fn identity_with_lists(
+    pair: &Pair,
+    client_ca: &str,
+    client_crl: &str,
+) -> Result<Identity, SecretError> {
+    let named = NamedFile { setting: CLIENT_CRL, path: "crl.pem".into() };
+    let contents = [&pair.certificate, &pair.key, client_ca, client_crl].map(|text| text.as_bytes().to_vec());
+    Identity::from_pem(&Files { client_crl: Some(named), ..files() }, &contents, NOW)
 }
 
 #[test]
@@ -73,7 +120,8 @@ fn listeners_speak_as_well_as_the_files_allow() {
 fn settings_that_contradict_each_other_are_told() {
     let path = || Some(PathBuf::from("x"));
     let check = |settings: TlsSettings, expected: &str| {
-        assert_eq!(Tls::load(&settings).map(drop).unwrap_err().to_string(), expected);
+        let loaded = Tls::load(&settings, &Arc::new(Clock::new()));
+        assert_eq!(loaded.map(drop).unwrap_err().to_string(), expected);
     };
     let none = TlsSettings::default;
     check(
@@ -87,6 +135,10 @@ fn settings_that_contradict_each_other_are_told() {
     check(TlsSettings { certificate: path(), ..none() }, "`tls_certificate` needs `tls_key` too");
     check(TlsSettings { key: path(), ..none() }, "`tls_key` needs `tls_certificate` too");
     check(TlsSettings { client_ca: path(), ..none() }, "`tls_client_ca` needs `tls_certificate` too");
+    check(
+        TlsSettings { client_crl: path(), certificate: path(), key: path(), ..none() },
+        "`tls_client_crl` needs `tls_client_ca` too",
+    );
     let nowhere = Some(PathBuf::from("/nowhere/x.pem"));
     check(
         TlsSettings { certificate: nowhere.clone(), key: nowhere, ..none() },
@@ -141,4 +193,78 @@ fn a_file_of_certificates_has_a_length() {
     assert!(identity(&pair, &ca.repeat(1_000)).is_ok());
     let refused = identity(&pair, &ca.repeat(1_001)).map(drop).unwrap_err().to_string();
     assert_eq!(refused, "`tls_client_ca` ca.pem: more than 1000 certificates");
+}
+
+#[test]
+fn a_revocation_list_that_is_of_no_use_is_told() {
+    let authority = Authority::new();
+    let (pair, ca) = (authority.vouch_for("localhost"), authority.pem());
+    let check = |lists: &str, expected: &str| {
+        let refused = identity_with_lists(&pair, &ca, lists).map(drop).unwrap_err().to_string();
+        assert!(refused.starts_with(&format!("`tls_client_crl` crl.pem: {expected}")), "{refused}");
+    };
+    let good = authority.revoke(&[], 2100);
+    assert!(identity_with_lists(&pair, &ca, &good).is_ok());
+    assert!(identity_with_lists(&pair, &ca, &good.repeat(100)).is_ok());
+    check(&good.repeat(101), "more than 100 revocation lists");
+    check("", "no revocation list in PEM, which begins with -----BEGIN X509 CRL-----");
+    check(&pair.certificate, "no revocation list in PEM");
+    check("-----BEGIN X509 CRL-----\nAAAA\n-----END X509 CRL-----\n", "not a revocation list of use: ");
+    check(&authority.revoke(&[], 2021), "a revocation list has expired ");
+    check(&(good + &authority.revoke(&[], 2021)), "a revocation list has expired ");
+}
+
+#[test]
+fn the_end_of_each_file_is_that_of_its_first_certificate_to_end() {
+    let authority = Authority::new();
+    let (pair, ca) = (authority.vouch_for("localhost"), authority.pem());
+    let lists = authority.revoke(&[], 2100) + &authority.revoke(&[], 2030);
+    // What rcgen makes ends in the year 4096.
+    let far = date_time_ymd(4096, 1, 1).unix_timestamp();
+    let listed = date_time_ymd(2030, 1, 1).unix_timestamp();
+    let ends = |identity: Identity| {
+        identity.ends().iter().map(|end| (end.file, end.not_after_s)).collect::<Vec<_>>()
+    };
+    assert_eq!(ends(identity(&pair, &ca).unwrap()), [(CERTIFICATE, far), (CLIENT_CA, far)]);
+    assert_eq!(
+        ends(identity_with_lists(&pair, &ca, &lists).unwrap()),
+        [(CERTIFICATE, far), (CLIENT_CA, far), (CLIENT_CRL, listed)]
+    );
+}
+
+#[test]
+fn an_expired_revocation_list_stops_a_start_and_leaves_the_last_good_one_in_force_at_a_reload() {
+    let folder = tempfile::tempdir().unwrap();
+    let authority = Authority::new();
+    let pair = authority.vouch_for("localhost");
+    let write = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        Some(path)
+    };
+    let settings = TlsSettings {
+        certificate: write("cert.pem", &pair.certificate),
+        key: write("key.pem", &pair.key),
+        client_ca: write("ca.pem", &authority.pem()),
+        client_crl: write("crl.pem", &authority.revoke(&[], 2021)),
+        ..TlsSettings::default()
+    };
+    let clock = Arc::new(Clock::new());
+    let load = || Tls::load(&settings, &clock);
+    let refused = load().map(drop).unwrap_err().to_string();
+    assert!(refused.contains("tls_client_crl") && refused.contains("has expired"), "{refused}");
+
+    write("crl.pem", &authority.revoke(&[], 2100));
+    let (tls, kept) = load().unwrap();
+    let mut kept = kept.unwrap();
+    let listed_until = || tls.expiries().all().last().map(|end| (end.file, end.not_after_s));
+    let until = |year| Some((CLIENT_CRL, date_time_ymd(year, 1, 1).unix_timestamp()));
+    assert_eq!(listed_until(), until(2100));
+    write("crl.pem", &authority.revoke(&[], 2021));
+    let refused = kept.refresh(true, 0).unwrap().unwrap_err().to_string();
+    assert!(refused.contains("has expired"), "{refused}");
+    assert_eq!(listed_until(), until(2100), "the last good one");
+    write("crl.pem", &authority.revoke(&[], 2101));
+    kept.refresh(true, 0).unwrap().unwrap();
+    assert_eq!(listed_until(), until(2101));
 }

@@ -12,12 +12,13 @@ use tokio::time::timeout;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::private::BytesMut;
 use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
-use tokio_postgres::{AsyncMessage, Client, Statement};
+use tokio_postgres::{AsyncMessage, Client, Socket, Statement};
 
 use super::super::{Cell, Row, Session, Value, Work, WriteError};
 use super::Access;
 use crate::document::Version;
 use crate::error::DatabaseError;
+use crate::tls::Encrypted;
 
 /// The name under which changes are told of.
 const CHANNEL: &str = "tollgate";
@@ -44,12 +45,9 @@ impl Connection {
         access: &Access,
         notices: Option<watch::Sender<u64>>,
     ) -> Result<Connection, DatabaseError> {
-        let opened = timeout(access.connect_timeout, access.config.connect(access.tls.clone())).await;
+        let opened = timeout(access.connect_timeout, connect(access)).await;
         let slow = |_| DatabaseError::Away(format!("{} does not answer", access.place));
-        let (client, mut socket) = opened.map_err(slow)?.map_err(|error| match error_of(&error) {
-            DatabaseError::Away(text) => DatabaseError::Away(format!("{}: {text}", access.place)),
-            other => other,
-        })?;
+        let (client, mut socket) = opened.map_err(slow)??;
         let task = tokio::spawn(async move {
             // An error is one for those who wait for answers, and they hear of it.
             while let Some(Ok(message)) = poll_fn(|context| socket.poll_message(context)).await {
@@ -158,6 +156,29 @@ impl Drop for Connection {
     }
 }
 
+type Connected = (Client, tokio_postgres::Connection<Socket, Encrypted<Socket>>);
+
+/// Connects as far as the server shows what it must: see [`Protection`](super::Protection).
+async fn connect(access: &Access) -> Result<Connected, DatabaseError> {
+    let error = match access.config.connect(access.tls.clone()).await {
+        Ok(connected) => return Ok(connected),
+        Err(error) => error,
+    };
+    let (error, reason) = (error_of(&error), reason(&error));
+    if access.protection.falls_back(&reason) {
+        let connected = access.config_without_tls.connect(access.tls.clone()).await;
+        return connected.map_err(|error| at_place(access, error_of(&error)));
+    }
+    Err(access.protection.error(&access.place, &reason).unwrap_or_else(|| at_place(access, error)))
+}
+
+fn at_place(access: &Access, error: DatabaseError) -> DatabaseError {
+    match error {
+        DatabaseError::Away(text) => DatabaseError::Away(format!("{}: {text}", access.place)),
+        other => other,
+    }
+}
+
 async fn in_time<T>(
     limit: Duration,
     answer: impl Future<Output = Result<T, tokio_postgres::Error>>,
@@ -210,11 +231,14 @@ fn row_of(row: &tokio_postgres::Row) -> Result<Row, DatabaseError> {
     row.columns().iter().enumerate().map(cell).collect::<Result<_, _>>().map(Row)
 }
 
+/// What went wrong, and what went wrong below it, which says more.
+fn reason(error: &tokio_postgres::Error) -> String {
+    error.source().map_or_else(|| error.to_string(), |source| format!("{error}: {source}"))
+}
+
 fn error_of(error: &tokio_postgres::Error) -> DatabaseError {
     let Some(refusal) = error.as_db_error() else {
-        // What went wrong below it says more than it does.
-        let source = error.source();
-        let text = source.map_or_else(|| error.to_string(), |source| format!("{error}: {source}"));
+        let (source, text) = (error.source(), reason(error));
         return if error.is_closed() || source.is_some_and(<dyn Error>::is::<std::io::Error>) {
             DatabaseError::Away(text)
         } else {

@@ -6,7 +6,7 @@ use http::{HeaderValue, StatusCode};
 use serde::Serialize;
 use thiserror::Error;
 use tollgate::authority::Failure;
-use tollgate::{RequestError, Reservation, SettleError};
+use tollgate::{ReleaseError, RequestError, Reservation, ReservationScope, SettleError};
 
 use super::JSON;
 use crate::body::BodyError;
@@ -36,9 +36,20 @@ pub(crate) enum Problem {
     /// Shared counters did not answer.
     #[error("the shared count is out of reach, and the lease may still hold something: send it again")]
     NotReleased(Failure),
+    /// A lease that cannot be released here.
+    #[error(transparent)]
+    UnknownLease(#[from] ReleaseError),
     /// There is no room for another reservation.
     #[error("{0}")]
     TooManyReservations(RequestError),
+    /// The key or the tenant has as many as one may have.
+    #[error("{error}")]
+    TooManyReservationsOf {
+        /// Whose.
+        scope: ReservationScope,
+        /// What the engine says.
+        error: RequestError,
+    },
     /// A reservation that cannot be settled, or not again.
     #[error("{0}")]
     NotSettled(SettleError),
@@ -83,7 +94,9 @@ impl Problem {
         let told = Told { error: Details { code, message: &message } };
         // Two strings in two objects: that cannot fail.
         let body = serde_json::to_string(&told).unwrap_or_default();
-        (status, (status == StatusCode::SERVICE_UNAVAILABLE).then_some(RETRY_S), body)
+        let is_worth_a_retry =
+            matches!(status, StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS);
+        (status, is_worth_a_retry.then_some(RETRY_S), body)
     }
 
     fn status_and_code(&self) -> (StatusCode, &'static str) {
@@ -97,7 +110,14 @@ impl Problem {
             Problem::Body(BodyError::Busy(_)) => (StatusCode::SERVICE_UNAVAILABLE, "busy"),
             Problem::NotLoaded => (StatusCode::SERVICE_UNAVAILABLE, "not_loaded"),
             Problem::NotReleased(_) => (StatusCode::SERVICE_UNAVAILABLE, "unavailable"),
+            Problem::UnknownLease(_) => (StatusCode::NOT_FOUND, "unknown_lease"),
             Problem::TooManyReservations(_) => (StatusCode::SERVICE_UNAVAILABLE, "too_many_reservations"),
+            Problem::TooManyReservationsOf { scope: ReservationScope::Key, .. } => {
+                (StatusCode::TOO_MANY_REQUESTS, "too_many_reservations_of_key")
+            }
+            Problem::TooManyReservationsOf { scope: ReservationScope::Tenant, .. } => {
+                (StatusCode::TOO_MANY_REQUESTS, "too_many_reservations_of_tenant")
+            }
             Problem::NotSettled(SettleError::Unknown) => (StatusCode::NOT_FOUND, "unknown_reservation"),
             Problem::NotSettled(SettleError::Settled) => (StatusCode::CONFLICT, "already_settled"),
             Problem::NotSettled(SettleError::Expired) => (StatusCode::GONE, "reservation_expired"),
@@ -133,6 +153,7 @@ impl From<RequestError> for Problem {
                 Problem::bad_request(format!("`expires_in` must be from 1ms to {hours_max}h"))
             }
             RequestError::TooManyReservations => Problem::TooManyReservations(error),
+            RequestError::TooManyReservationsOf(scope) => Problem::TooManyReservationsOf { scope, error },
         }
     }
 }

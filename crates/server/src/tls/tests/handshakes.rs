@@ -99,6 +99,31 @@ async fn where_clients_have_to_show_a_certificate_others_stay_outside() {
 }
 
 #[tokio::test]
+async fn a_revoked_client_certificate_is_refused() {
+    let ours = Authority::new();
+    let (ann, bob) = (ours.vouch_for_number("ann", Some(7)), ours.vouch_for_number("bob", Some(8)));
+    let server = ours.vouch_for("localhost");
+    let before = identity_with_lists(&server, &ours.pem(), &ours.revoke(&[9], 2100)).unwrap();
+    let mutual = door(&before, "resp", true);
+    let is_let_in =
+        async |shows: &Pair| shake_hands(&client(&ours, Some(shows), &[]), &mutual).await.1.is_some();
+    assert!(is_let_in(&ann).await && is_let_in(&bob).await);
+    let after = identity_with_lists(&server, &ours.pem(), &ours.revoke(&[7, 9], 2100)).unwrap();
+    after.hang_up(&[Arc::clone(&mutual)]).unwrap();
+    assert!(!is_let_in(&ann).await, "it was revoked");
+    assert!(is_let_in(&bob).await);
+    // An authority without a list says nothing about its certificates.
+    let other = Authority::new();
+    let both = ours.pem() + &other.pem();
+    identity_with_lists(&server, &both, &ours.revoke(&[7], 2100))
+        .unwrap()
+        .hang_up(&[Arc::clone(&mutual)])
+        .unwrap();
+    assert!(!is_let_in(&other.vouch_for("eve")).await);
+    assert!(is_let_in(&bob).await);
+}
+
+#[tokio::test]
 async fn whoever_is_refused_is_told_why() {
     let ours = Authority::new();
     let identity = identity(&ours.vouch_for("localhost"), &ours.pem()).unwrap();

@@ -53,3 +53,21 @@ async fn the_longest_lease_can_be_released() {
         json!({"released": true})
     );
 }
+
+#[tokio::test]
+async fn a_forged_or_altered_lease_is_refused_and_releases_nothing() {
+    let gate = gate();
+    let question = json!({"policy": "uploads", "key": "alice"});
+    let (_, answer) = ask(&gate, "/v1/acquire", question.clone()).await;
+    let lease = answer["lease"].as_str().unwrap().to_owned();
+    let last = if lease.ends_with('0') { "1" } else { "0" };
+    let altered = format!("{}{last}", &lease[..lease.len() - 1]);
+    for forged in ["00".repeat(60), altered, lease[..lease.len() - 32].to_owned()] {
+        let (status, answer) = ask(&gate, "/v1/release", json!({"lease": forged})).await;
+        assert_eq!((status, &answer["error"]["code"]), (404, &json!("unknown_lease")), "{forged}");
+        let message = answer["error"]["message"].as_str().unwrap();
+        assert!(message.contains("nothing was released"), "{message}");
+        assert_eq!(ask(&gate, "/v1/acquire", question.clone()).await.0, 429, "it is still held");
+    }
+    assert_eq!(ask(&gate, "/v1/release", json!({"lease": lease})).await, (200, json!({"released": true})));
+}

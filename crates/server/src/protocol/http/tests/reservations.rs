@@ -4,12 +4,13 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::Request;
 use insta::assert_snapshot;
 use serde_json::{Value, json};
 use tollgate::policy::FileSpec;
 use tollgate::{EngineSettings, ReservationSettings};
 
-use super::{ask, gate, post, without_times};
+use super::{ask, gate, post, send, without_times};
 use crate::gate::{Gate, GateSettings};
 use crate::headers::samples::{engine_settings, per_age, policy};
 
@@ -212,19 +213,44 @@ async fn what_is_wrong_is_said() {
     assert_eq!(status, 413);
 }
 
-#[tokio::test]
-async fn beyond_the_bound_nothing_is_taken() {
-    let reservations = ReservationSettings { open_max: 2, ..ReservationSettings::default() };
+/// A gate with bounds of its own.
+fn bounded(reservations: ReservationSettings) -> Arc<Gate> {
     let engine = EngineSettings { reservations, ..engine_settings() };
     let gate = Arc::new(Gate::new(GateSettings { engine, ..GateSettings::default() }).unwrap());
     gate.install(vec![FileSpec { domain: None, policies: vec![policy("tokens", vec![per_age(1_000)])] }]);
+    gate
+}
+
+#[tokio::test]
+async fn a_key_at_its_bound_is_told_so_and_others_still_reserve() {
+    let gate = bounded(ReservationSettings { open_max: 8, key_parts: 4, ..ReservationSettings::default() });
+    for _ in 0..2 {
+        reserve(&gate, tokens(10)).await;
+    }
+    let (response, body) =
+        send(&gate, Request::post("/v1/reserve").body(tokens(10).to_string().into()).unwrap()).await;
+    assert_eq!(
+        (response.status().as_u16(), &response.headers()["retry-after"]),
+        (429, &"1".parse().unwrap())
+    );
+    assert_snapshot!(body, @r#"{"error":{"code":"too_many_reservations_of_key","message":"too many reservations of this key are open: settle some of them, or try again when some have expired"}}"#);
+    assert_eq!(left(&gate).await, json!(980));
+    reserve(&gate, json!({"policy": "tokens", "key": "bob", "cost": 1})).await;
+    for _ in 0..20 {
+        reserve(&gate, tokens(0)).await;
+    }
+}
+
+#[tokio::test]
+async fn beyond_the_bound_nothing_is_taken() {
+    let gate = bounded(ReservationSettings { open_max: 2, key_parts: 1, ..ReservationSettings::default() });
     for _ in 0..2 {
         reserve(&gate, tokens(10)).await;
     }
     let (status, answer) = ask(&gate, "/v1/reserve", tokens(10)).await;
     assert_eq!(status, 503);
     assert_snapshot!(answer.to_string(), @r#"
-    {"error":{"code":"too_many_reservations","message":"too many reservations are open: settle some, or try again when some have expired"}}
+    {"error":{"code":"too_many_reservations","message":"too many reservations are open on this server: settle some, or try again when some have expired"}}
     "#);
     assert_eq!(left(&gate).await, json!(980));
     assert_eq!(ask(&gate, "/v1/check", tokens(10)).await.0, 200, "others pass");

@@ -8,7 +8,7 @@ use std::str::from_utf8;
 
 use thiserror::Error;
 use tollgate::core::Span;
-use tollgate::{Lease, NotALease, Request, RequestError, Subject, Verdict};
+use tollgate::{Lease, NotALease, ReleaseError, Request, RequestError, Subject, Verdict};
 
 use super::super::frame::Arguments;
 use super::super::reply::Replies;
@@ -34,6 +34,8 @@ enum BadCall {
     Lease(#[from] NotALease),
     #[error(transparent)]
     Request(#[from] RequestError),
+    #[error(transparent)]
+    Release(#[from] ReleaseError),
 }
 
 pub(super) fn check(session: &mut Session<'_>, arguments: Arguments<'_>, replies: &mut Replies) {
@@ -77,7 +79,8 @@ pub(super) fn put_hold(verdict: &Verdict, lease: Option<&Lease>, replies: &mut R
 pub(super) fn release(session: &mut Session<'_>, arguments: Arguments<'_>, replies: &mut Replies) {
     let text = from_utf8(arguments.get(1).unwrap_or_default());
     let lease = text.map_err(|_| NotALease).and_then(str::parse::<Lease>).map_err(BadCall::from);
-    let released = lease.map(|lease| Missing::Release(session.gate.begin_release(&lease)));
+    let released =
+        lease.and_then(|lease| Ok(session.gate.begin_release(&lease, Protocol::Resp)?)).map(Missing::Release);
     answer_or_error(session, released, replies);
 }
 
@@ -90,7 +93,7 @@ fn answer_or_error<'g>(
         Ok(missing) => session.put_or_wait(missing, replies),
         Err(error) => {
             // The gate has counted what it could not answer itself.
-            if !matches!(error, BadCall::Request(_)) {
+            if !matches!(error, BadCall::Request(_) | BadCall::Release(_)) {
                 session.count_bad_call();
             }
             replies.error(format_args!("ERR {error}"));
