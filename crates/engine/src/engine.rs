@@ -11,7 +11,7 @@ use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use arc_swap::{ArcSwapOption, Guard};
+use arc_swap::{ArcSwap, ArcSwapOption, Guard};
 use thiserror::Error;
 use tollgate_core::{Decision, Holder, Limit, LimitError, SharedLimit, Time};
 use tollgate_policy::{
@@ -27,7 +27,7 @@ pub(crate) use self::hold::hold_key;
 pub use self::throttle::Throttle;
 use crate::fleet::{Fleet, Keeper, SharedCounter};
 use crate::hot::Hot;
-use crate::key::KeyBuffer;
+use crate::key::{KeyBuffer, Rollout};
 use crate::key_acts::KeyActs;
 use crate::lease::{Lease, LeaseIssuer};
 use crate::meeting::{Meeting, Stash};
@@ -103,6 +103,8 @@ pub struct Engine {
     tenants: Mutex<Tenants>,
     leases: LeaseIssuer,
     reservations: Reservations,
+    /// The choice of keys for which limits with `enforce_percent` are enforced.
+    rollout: ArcSwap<Rollout>,
     fleet: Option<Fleet>,
     /// Those who count in the same database, if there is one.
     durable: Option<Fleet>,
@@ -152,6 +154,7 @@ impl Engine {
             tenants: Mutex::default(),
             leases: LeaseIssuer::new(process)?,
             reservations: Reservations::new(settings.reservations, process)?,
+            rollout: ArcSwap::from_pointee(Rollout::of_process()?),
             fleet: None,
             durable: None,
             has_durable_limits: AtomicBool::new(false),
@@ -176,6 +179,9 @@ impl Engine {
     pub fn sharing(mut self, secret: &[u8]) -> Engine {
         self.tenants().set_shared(true);
         self.reservations.share(secret);
+        if !secret.is_empty() {
+            self.set_rollout_secret(secret);
+        }
         Engine { fleet: Some(Fleet::new(secret, self.leases.seed())), ..self }
     }
 
@@ -200,6 +206,16 @@ impl Engine {
             fleet.set_sharding(Box::new(shard_of));
         }
         self
+    }
+
+    /// Makes limits with `enforce_percent` choose the same keys as all other processes with this secret. Until it is called, the
+    /// choice is this process's own.
+    pub fn set_rollout_secret(&self, secret: &[u8]) {
+        self.rollout.store(Arc::new(Rollout::new(secret)));
+    }
+
+    pub(crate) fn rollout(&self) -> Guard<Arc<Rollout>> {
+        self.rollout.load()
     }
 
     /// Whether any counters are shared or kept in a database, so that answers may have to be waited for.

@@ -143,6 +143,10 @@ pub async fn serve(settings: Settings) -> Result<Running, ServeError> {
             gate.with_database(settings.database_deadline)
         }
     });
+    let secret = settings.store.secret()?;
+    if !secret.is_empty() {
+        gate.engine().set_rollout_secret(&secret);
+    }
     let rules = Rules::load(settings.rules.clone(), &gate).map_err(ServeError::Rules)?;
     let control = find_control(&settings, &gate).await?;
     if control.is_none() && gate.durable().is_some() && gate.engine().has_durable_limits() {
