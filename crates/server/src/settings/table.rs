@@ -164,7 +164,7 @@ settings! {
         "Give Envoy the request and the metadata of its rules as dynamic metadata [default: false]",
         |settings, text| { settings.gate.rls_dynamic_metadata = boolean(text)?; Ok(()) };
     "trusted_proxies", "TOLLGATE_TRUSTED_PROXIES", None, "LIST",
-        "Proxies whose word about clients is taken by /v1/auth: networks and addresses, `private`, or `none` [default: private]",
+        "Proxies whose word about clients is taken by /v1/auth: networks and addresses, `loopback`, `private`, or `none` [default: loopback]",
         |settings, text| { settings.gate.addresses.trusted_proxies = networks(text)?; Ok(()) };
     "trusted_hops", "TOLLGATE_TRUSTED_HOPS", None, "COUNT",
         "How many proxies stand before /v1/auth, if their addresses do not tell; 0 goes by addresses [default: 0]",

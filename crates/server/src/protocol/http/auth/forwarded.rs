@@ -27,10 +27,14 @@ pub(super) struct Forwarded<'a> {
 impl<'a> Forwarded<'a> {
     pub(super) fn new(head: &'a Parts, settings: &'a AddressSettings) -> Forwarded<'a> {
         let peer = head.extensions.get::<Peer>().map(|peer| peer.address.ip());
+        let client = peer.map(|peer| settings.client(peer, &head.headers));
+        if let Some(client) = client {
+            tracing::debug!(address = %client.address, peer = %client.peer, reason = %client, "client address");
+        }
         Forwarded {
             head,
             settings,
-            address: peer.map(|peer| settings.client(peer, &head.headers)),
+            address: client.map(|client| client.address),
             is_believed: peer.is_some_and(|peer| settings.trusts(peer)),
         }
     }

@@ -45,7 +45,7 @@ fn ask(gate: &Gate, head: &mut Parts, peer: IpAddr) -> Answered {
 
 /// Whatever a stranger writes, it is the stranger who is counted.
 fn check_stranger(gate: &Gate, head: &mut Parts) {
-    assert_eq!(gate.settings().addresses.client(STRANGER, &head.headers), STRANGER);
+    assert_eq!(gate.settings().addresses.client(STRANGER, &head.headers).address, STRANGER);
     ask(gate, head, STRANGER);
 }
 
