@@ -26,6 +26,7 @@ use crate::connection;
 use crate::control::Control;
 use crate::drain::Stopper;
 use crate::gate::Gate;
+use crate::protocol::http::WebHosts;
 use crate::protocol::{http, resp, rls};
 use crate::reload::{self, Kept, Reloaded, Rules};
 use crate::room::Room;
@@ -131,7 +132,9 @@ pub async fn serve(settings: Settings) -> Result<Running, ServeError> {
     settings.gate.addresses.check()?;
     let (tls, certificates) = Tls::load(&settings.tls)?;
     let (access, token_files) = Access::load(&settings.tokens)?;
-    let gate = Gate::new(settings.gate.clone())?.with_access(access);
+    let is_local = matches!(settings.http, Listen::At(address) if address.ip().is_loopback());
+    let web_hosts = WebHosts::new(settings.http_hosts.clone(), is_local && settings.tokens.http.is_none());
+    let gate = Gate::new(settings.gate.clone())?.with_access(access).with_web_hosts(web_hosts);
     let store = Store::open(&settings.store, settings.workers, Arc::clone(gate.clock()))?;
     let gate = match store {
         Some(store) => gate.with_store(store),

@@ -85,6 +85,9 @@ settings! {
     "resp_tokens", "TOLLGATE_RESP_TOKENS", None, "TOKENS",
         "Tokens that Redis clients must show as a password [default: none]",
         |settings, text| { settings.tokens.resp = tokens(text)?; Ok(()) };
+    "http_hosts", "TOLLGATE_HTTP_HOSTS", None, "LIST",
+        "Names under which the HTTP listener is asked and whose web pages may ask it, besides addresses and localhost, with commas between them [default: none]",
+        |settings, text| { settings.http_hosts = admin_hosts(text)?; Ok(()) };
     "admin_tokens", "TOLLGATE_ADMIN_TOKENS", None, "TOKENS",
         "Tokens of the admin API, as ROLE:NAME:TOKEN with commas between them, or `@PATH` of a file of them; roles are reader, operator and admin [default: one that is made, in DATA/admin.token]",
         |settings, text| { settings.admin_api.tokens = Some(AdminTokenSource::parse(text)?); Ok(()) };
@@ -172,6 +175,9 @@ settings! {
     "ipv6_prefix", "TOLLGATE_IPV6_PREFIX", None, "BITS",
         "By how many leading bits /v1/auth tells IPv6 clients apart; 128 is the whole address [default: 64]",
         |settings, text| { settings.gate.addresses.ipv6_prefix = ipv6_prefix(text)?; Ok(()) };
+    "normalize_path", "TOLLGATE_NORMALIZE_PATH", None, "BOOL",
+        "Normalize the path of a request before /v1/auth makes descriptors of it: decode letters, digits and `-._~`, resolve dot segments, merge slashes [default: false]",
+        |settings, text| { settings.gate.normalize_path = boolean(text)?; Ok(()) };
     "workers", "TOLLGATE_WORKERS", None, "COUNT",
         "Threads that serve requests [default: one per core]",
         |settings, text| { settings.workers = count(text)?; Ok(()) };
