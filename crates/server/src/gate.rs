@@ -45,8 +45,18 @@ pub struct GateSettings {
     pub rls_dynamic_metadata: bool,
     /// How clients are found behind proxies that ask `/v1/auth`.
     pub addresses: AddressSettings,
-    /// Whether `/v1/auth` normalizes the path of a request before it makes descriptors of it.
-    pub normalize_path: bool,
+    /// The form in which `/v1/auth` makes descriptors of a request's path.
+    pub path_form: PathForm,
+}
+
+/// The form of a path in descriptors.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PathForm {
+    /// As the proxy hands it over.
+    #[default]
+    AsSent,
+    /// Its normal form.
+    Normalized,
 }
 
 impl Default for GateSettings {
@@ -58,7 +68,7 @@ impl Default for GateSettings {
             rls_older_headers: false,
             rls_dynamic_metadata: false,
             addresses: AddressSettings::default(),
-            normalize_path: false,
+            path_form: PathForm::default(),
         }
     }
 }

@@ -33,7 +33,7 @@ mod workers;
 pub use access::{Token, TokenError, TokenSettings, TokenSource};
 pub use admin::{AdminHost, AdminRate, AdminToken, AdminTokenError, AdminTokenSource, Role, key_id};
 pub use client_address::{AddressError, AddressSettings, AddressSource, ClientAddress};
-pub use gate::{Gate, GateSettings};
+pub use gate::{Gate, GateSettings, PathForm};
 pub use secret::{NamedFile, SecretError};
 pub use serve::{Addresses, Running, ServeError, serve};
 pub use settings::{AdminSettings, Listen, LogFormat, SETTINGS, Setting, SettingError, Settings};

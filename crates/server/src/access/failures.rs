@@ -145,7 +145,7 @@ fn network(address: IpAddr) -> IpAddr {
             let host_bits = u128::MAX >> IPV6_BITS;
             IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & !host_bits))
         }
-        address => address,
+        address @ IpAddr::V4(_) => address,
     }
 }
 

@@ -146,7 +146,7 @@ impl Service {
         if request.method() == Method::POST && request.uri().path() == "/v1/check" {
             return Ok(match guard::admit(&self.gate, &mut request) {
                 Ok(()) => answer_check(&self.gate, request).await.into_response(),
-                Err(response) => response,
+                Err(response) => *response,
             });
         }
         self.router.call(request).await

@@ -13,6 +13,7 @@ use super::value::{
     meaningless, ratio, tls_mode, tokens,
 };
 use crate::admin::AdminTokenSource;
+use crate::gate::PathForm;
 use crate::store::HiddenText;
 
 /// A setting: its names, and how its text becomes part of [`Settings`].
@@ -177,7 +178,7 @@ settings! {
         |settings, text| { settings.gate.addresses.ipv6_prefix = ipv6_prefix(text)?; Ok(()) };
     "normalize_path", "TOLLGATE_NORMALIZE_PATH", None, "BOOL",
         "Normalize the path of a request before /v1/auth makes descriptors of it: decode letters, digits and `-._~`, resolve dot segments, merge slashes [default: false]",
-        |settings, text| { settings.gate.normalize_path = boolean(text)?; Ok(()) };
+        |settings, text| { settings.gate.path_form = if boolean(text)? { PathForm::Normalized } else { PathForm::AsSent }; Ok(()) };
     "workers", "TOLLGATE_WORKERS", None, "COUNT",
         "Threads that serve requests [default: one per core]",
         |settings, text| { settings.workers = count(text)?; Ok(()) };

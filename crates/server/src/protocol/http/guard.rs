@@ -29,37 +29,34 @@ pub(super) fn before(routes: Router, gate: Arc<Gate>) -> Router {
 }
 
 /// Lets a request go on, with the scope of its token among its extensions, or says what it is answered.
-pub(super) fn admit<B>(gate: &Gate, request: &mut http::Request<B>) -> Result<(), Response> {
+pub(super) fn admit<B>(gate: &Gate, request: &mut http::Request<B>) -> Result<(), Box<Response>> {
     let path = request.uri().path();
     if OPEN_PATHS.contains(&path) {
         return Ok(());
     }
     if path != PROXIES_PATH {
-        gate.web_hosts().check(request.uri(), request.headers()).map_err(Problem::into_response)?;
+        gate.web_hosts()
+            .check(request.uri(), request.headers())
+            .map_err(|problem| problem.into_response())?;
     }
     if !gate.access().wants_token(Protocol::Http) {
         return Ok(());
     }
     let attempts = request.extensions().get::<Arc<Attempts>>().map(Arc::as_ref);
     let shown = access::shown(request.headers());
-    match gate.admit(Protocol::Http, shown, attempts) {
-        Ok(Admitted { scope, .. }) => {
-            if let Some(scope) = scope {
-                request.extensions_mut().insert(scope);
-            }
-            Ok(())
+    if let Ok(Admitted { scope, .. }) = gate.admit(Protocol::Http, shown, attempts) {
+        if let Some(scope) = scope {
+            request.extensions_mut().insert(scope);
         }
-        Err(_) => {
-            let problem =
-                if path == PROXIES_PATH { Problem::ProxyUnauthorized } else { Problem::Unauthorized };
-            let mut response = problem.into_response();
-            // In HTTP/2 the connection ends by itself: see `serve`.
-            if attempts.is_some_and(Attempts::is_over) && request.version() <= Version::HTTP_11 {
-                response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-            }
-            Err(response)
-        }
+        return Ok(());
     }
+    let problem = if path == PROXIES_PATH { Problem::ProxyUnauthorized } else { Problem::Unauthorized };
+    let mut response = problem.into_response();
+    // In HTTP/2 the connection ends by itself: see `serve`.
+    if attempts.is_some_and(Attempts::is_over) && request.version() <= Version::HTTP_11 {
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    Err(response.into())
 }
 
 /// What the token of a request is bounded to, if it is.
@@ -70,6 +67,6 @@ pub(super) fn scope_of<B>(request: &http::Request<B>) -> Option<Arc<Scope>> {
 async fn guard(State(gate): State<Arc<Gate>>, mut request: Request, next: Next) -> Response {
     match admit(&gate, &mut request) {
         Ok(()) => next.run(request).await,
-        Err(response) => response,
+        Err(response) => *response,
     }
 }

@@ -13,7 +13,7 @@ use tollgate::policy::Facts;
 
 use super::normalize::normalize;
 use super::percent::decode;
-use crate::gate::GateSettings;
+use crate::gate::{GateSettings, PathForm};
 use crate::stream::Peer;
 
 /// A request that was handed over.
@@ -50,7 +50,10 @@ impl<'a> Forwarded<'a> {
     /// Path and query, normalized if the settings say so.
     fn path(&self) -> Cow<'a, str> {
         let path = self.sent_path();
-        if self.settings.normalize_path { normalize(path) } else { path }
+        match self.settings.path_form {
+            PathForm::AsSent => path,
+            PathForm::Normalized => normalize(path),
+        }
     }
 
     /// Path and query as the client has sent them.
