@@ -198,6 +198,20 @@ fn rules_are_explained() {
 }
 
 #[test]
+fn explain_says_whose_address_is_counted_and_why() {
+    let here = Path::new(".");
+    let asked = ["explain", "--peer", "10.0.0.1", "-H", "X-Forwarded-For: 203.0.113.9, 10.0.0.2"];
+    assert_snapshot!(check(here, &asked), @"client address 10.0.0.1: the peer 10.0.0.1 is not in `trusted_proxies`, so its header fields are not believed");
+    let trusting = [&asked[..], &["--trusted-proxies", "private"]].concat();
+    assert_snapshot!(check(here, &trusting), @"client address 203.0.113.9: entry 2 from the right of X-Forwarded-For, the first that is not in `trusted_proxies`; the peer 10.0.0.1 is trusted");
+    let wrong = check_fails(here, &["explain", "--peer", "10.0.0.1", "-H", "nonsense"]);
+    assert_snapshot!(wrong, @r#"
+    exit code 2
+    --header: "nonsense" is not a header field such as `X-Forwarded-For: 192.0.2.1`
+    "#);
+}
+
+#[test]
 fn editors_and_shells_are_helped() {
     let here = Path::new(".");
     let schema: Value = serde_json::from_str(&check(here, &["schema"])).unwrap();

@@ -11,7 +11,7 @@ use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use arc_swap::{ArcSwapOption, Guard};
+use arc_swap::{ArcSwap, ArcSwapOption, Guard};
 use thiserror::Error;
 use tollgate_core::{Decision, Holder, Limit, LimitError, SharedLimit, Time};
 use tollgate_policy::{
@@ -27,7 +27,7 @@ pub(crate) use self::hold::hold_key;
 pub use self::throttle::Throttle;
 use crate::fleet::{Fleet, Keeper, SharedCounter};
 use crate::hot::Hot;
-use crate::key::KeyBuffer;
+use crate::key::{KeyBuffer, Rollout};
 use crate::key_acts::KeyActs;
 use crate::lease::{Lease, LeaseIssuer};
 use crate::meeting::{Meeting, Stash};
@@ -106,6 +106,8 @@ pub struct Engine {
     /// Seals what callers carry away: leases and reservations.
     sealer: Arc<Sealer>,
     reservations: Reservations,
+    /// The choice of keys for which limits with `enforce_percent` are enforced.
+    rollout: ArcSwap<Rollout>,
     fleet: Option<Fleet>,
     /// Those who count in the same database, if there is one.
     durable: Option<Fleet>,
@@ -157,6 +159,7 @@ impl Engine {
             leases: LeaseIssuer::new(process)?,
             reservations: Reservations::new(settings.reservations, process, Arc::clone(&sealer))?,
             sealer,
+            rollout: ArcSwap::from_pointee(Rollout::of_process()?),
             fleet: None,
             durable: None,
             has_durable_limits: AtomicBool::new(false),
@@ -211,6 +214,16 @@ impl Engine {
             fleet.set_sharding(Box::new(shard_of));
         }
         self
+    }
+
+    /// Makes limits with `enforce_percent` choose the same keys as all other processes with this secret. Until it is called, the
+    /// choice is this process's own.
+    pub fn set_rollout_secret(&self, secret: &[u8]) {
+        self.rollout.store(Arc::new(Rollout::new(secret)));
+    }
+
+    pub(crate) fn rollout(&self) -> Guard<Arc<Rollout>> {
+        self.rollout.load()
     }
 
     /// Whether any counters are shared or kept in a database, so that answers may have to be waited for.

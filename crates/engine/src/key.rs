@@ -80,14 +80,33 @@ impl KeyBuffer {
     }
 }
 
-/// A number below 100 that belongs to the key: the same in every process and every version, so that a gradual rollout takes the
-/// same keys everywhere and only adds to them as its percentage grows.
-pub(crate) fn percentile(key: &[u8]) -> u8 {
-    // FNV-1a, then a finalizer that spreads what the last bytes have changed.
-    let hash = key.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
-    });
-    let hash = (hash ^ (hash >> 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    // The product of a 64-bit number and 100, without its low half, is below 100.
-    u8::try_from((u128::from(hash) * 100) >> 64).unwrap_or(0)
+/// What the secret of a rollout is used for. A key that is derived for one purpose tells nothing about another.
+const ROLLOUT: &str = "tollgate 2026-11 enforce_percent";
+
+/// Chooses the keys for which a limit with `enforce_percent` is enforced. The choice depends on a secret, so that a client cannot
+/// look for names that are counted only.
+#[derive(Clone, Debug)]
+pub(crate) struct Rollout([u8; blake3::KEY_LEN]);
+
+impl Rollout {
+    /// The choice of all processes that know this secret.
+    pub(crate) fn new(secret: &[u8]) -> Rollout {
+        Rollout(blake3::derive_key(ROLLOUT, secret))
+    }
+
+    /// A choice that no other process makes.
+    pub(crate) fn of_process() -> Result<Rollout, getrandom::Error> {
+        let mut secret = [0; blake3::KEY_LEN];
+        getrandom::fill(&mut secret)?;
+        Ok(Rollout::new(&secret))
+    }
+
+    /// A number below 100 that belongs to the key. It is the same whatever the percentage is, so that a rollout only adds keys as
+    /// its percentage grows.
+    pub(crate) fn percentile(&self, key: &[u8]) -> u8 {
+        let hash = blake3::keyed_hash(&self.0, key);
+        let hash = hash.as_bytes().first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+        // The product of a 64-bit number and 100, without its low half, is below 100.
+        u8::try_from((u128::from(hash) * 100) >> 64).unwrap_or(0)
+    }
 }

@@ -14,7 +14,7 @@ use tollgate_store::hot::Leasing;
 use crate::account::AccountOf;
 use crate::engine::{Engine, Inquiry, Purpose, Scratch};
 use crate::fleet::SharedCounter;
-use crate::key::{self, KeyBuffer};
+use crate::key::KeyBuffer;
 use crate::key_acts::Treatment;
 use crate::pending::FailTerms;
 use crate::request::{Descriptor, Known, Request, RequestError, Subject};
@@ -239,7 +239,7 @@ impl<'a> Meeting<'a> {
                 let bytes = supplies.key_buffer.of(place, placed, counted);
                 counter = engine.shared_counter(bytes, quota, placed.consistency());
                 if placed.enforce_percent() < 100 {
-                    percentile = key::percentile(bytes);
+                    percentile = engine.rollout().percentile(bytes);
                 }
             }
             let Some((limit, due)) = self.due(key, &mut counter, &quota.limit) else { continue };

@@ -247,23 +247,7 @@ fn a_peek_takes_nothing_and_gives_nothing_back() {
 
 #[test]
 fn a_rollout_takes_the_same_keys_and_only_adds_to_them() {
-    let denied_at = |percent: u8| -> Vec<usize> {
-        let engine = engine(&format!(
-            "
-domain: d
-descriptors: [{{key: a, rate_limit: {{unit: hour, requests_per_unit: 1, enforce_percent: {percent}}}}}]
-"
-        ));
-        let mut denied = Vec::new();
-        for key in 0..1_000 {
-            let descriptor = format!("a={key}");
-            ask(&engine, START, &[&descriptor]);
-            if !ask(&engine, START, &[&descriptor]).allowed() {
-                denied.push(key);
-            }
-        }
-        denied
-    };
+    let denied_at = |percent: u8| enforced_keys(percent, Some(b"secret of the fleet"));
     let (none, some, more, all) = (denied_at(0), denied_at(20), denied_at(60), denied_at(100));
     assert!(none.is_empty());
     assert!((150..250).contains(&some.len()), "{} of 1000 at 20 percent", some.len());
@@ -271,6 +255,37 @@ descriptors: [{{key: a, rate_limit: {{unit: hour, requests_per_unit: 1, enforce_
     assert!(some.iter().all(|key| more.contains(key)));
     assert_eq!(all.len(), 1_000);
     assert_eq!(denied_at(20), some);
+}
+
+#[test]
+fn without_the_secret_a_client_cannot_tell_which_keys_are_enforced() {
+    let (ours, theirs) = (enforced_keys(50, Some(b"ours")), enforced_keys(50, Some(b"theirs")));
+    let in_both = ours.iter().filter(|key| theirs.contains(key)).count();
+    // Half of the half, were one to know nothing of the other.
+    assert!((200..300).contains(&in_both), "{in_both} of {} keys", ours.len());
+    assert_ne!(enforced_keys(50, None), enforced_keys(50, None), "two processes without a secret");
+}
+
+/// Which of a thousand keys are denied a second request where one may pass, at this percentage.
+fn enforced_keys(percent: u8, secret: Option<&[u8]>) -> Vec<usize> {
+    let engine = engine(&format!(
+        "
+domain: d
+descriptors: [{{key: a, rate_limit: {{unit: hour, requests_per_unit: 1, enforce_percent: {percent}}}}}]
+"
+    ));
+    if let Some(secret) = secret {
+        engine.set_rollout_secret(secret);
+    }
+    let mut denied = Vec::new();
+    for key in 0..1_000 {
+        let descriptor = format!("a={key}");
+        ask(&engine, START, &[&descriptor]);
+        if !ask(&engine, START, &[&descriptor]).allowed() {
+            denied.push(key);
+        }
+    }
+    denied
 }
 
 #[test]

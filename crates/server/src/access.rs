@@ -1,57 +1,78 @@
-//! Who may ask: tokens, where a listener has any.
+//! Access to the data listeners: tokens, what they may do, and what happens to clients that show wrong ones.
 //!
-//! A token is a secret that a client and the server share. It is compared in a time that does not depend on where it differs, with all
-//! that there are, and it is never shown: neither in logs nor in errors.
+//! A token is a secret that a client and the server share. The server keeps its SHA-256 only. What a client shows is hashed once and
+//! compared with all tokens of the listener in constant time. It is never shown, neither in logs nor in errors.
 
+mod failures;
+mod remembered;
+mod scope;
 #[cfg(test)]
 mod tests;
+mod token;
 
-use std::fmt;
-use std::hint::black_box;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName};
-use thiserror::Error;
+use tollgate::core::Time;
 
+#[cfg(any(test, fuzzing))]
+pub(crate) use self::failures::TEST_CLIENT;
+pub(crate) use self::failures::{Attempts, Failure, Failures};
+pub(crate) use self::remembered::Remembered;
+pub(crate) use self::scope::{Forbidden, Scope, Verb};
+use self::token::{Attributes, DataToken};
+pub(crate) use self::token::{TOKENS_MAX, TokenHash, is_owner_name, read_expiry};
+pub use self::token::{Token, TokenError};
 use crate::gate::Gate;
 use crate::metrics::Protocol;
 use crate::reload::Kept;
 use crate::secret::{NamedFile, SecretError};
 
-/// The shortest token: nobody guesses so many characters that were drawn by lot.
-const TOKEN_BYTES_MIN: usize = 16;
-const TOKEN_BYTES_MAX: usize = 512;
-/// The most tokens of one listener. A client is compared with all of them.
-const TOKENS_MAX: usize = 256;
-
 const SCHEME: &str = "Bearer";
 pub(crate) const TOKEN_FIELD: HeaderName = HeaderName::from_static("x-tollgate-token");
 
-/// A secret that a client shows. It cannot be printed.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Token(Box<[u8]>);
+/// What a client may do that was let in.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Admitted {
+    /// From when on its token is not valid any more.
+    pub(crate) expires: Option<Time>,
+    /// What its token is bounded to. Nothing for a token that may do everything, and where no token is wanted.
+    pub(crate) scope: Option<Arc<Scope>>,
+}
 
-/// Why a text is no token. It does not say the text.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum TokenError {
-    /// Easy to guess.
-    #[error("a token has at least {TOKEN_BYTES_MIN} characters; `openssl rand -hex 32` makes a good one")]
-    Short,
-    /// More than anybody needs.
-    #[error("a token has at most {TOKEN_BYTES_MAX} characters")]
-    Long,
-    /// Header fields could not carry it.
-    #[error("a token has letters, digits and signs of ASCII only, without spaces and commas")]
-    Characters,
-    /// Too many to compare with.
-    #[error("more than {TOKENS_MAX} tokens")]
-    Many,
-    /// Nobody could ask.
-    #[error("no token")]
-    None,
+/// Why a client is not let in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// It has shown no token.
+    Missing,
+    /// No token of the listener is this one.
+    Wrong,
+    /// The token was valid once.
+    Expired,
+    /// Its connection is to be closed: what it shows is not looked at.
+    NotLookedAt,
+}
+
+impl Refused {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Refused::Missing => "missing",
+            Refused::Wrong => "wrong",
+            Refused::Expired => "expired",
+            Refused::NotLookedAt => "not looked at",
+        }
+    }
+}
+
+impl Admitted {
+    /// Whether the token was valid when it was shown and is not any more.
+    pub(crate) fn has_expired(&self, now: impl FnOnce() -> Time) -> bool {
+        self.expires.is_some_and(|expires| expires <= now())
+    }
 }
 
 /// Where the tokens of a listener come from.
@@ -74,34 +95,6 @@ pub struct TokenSettings {
     pub resp: Option<TokenSource>,
 }
 
-impl Token {
-    /// A token of this text.
-    pub fn new(text: &str) -> Result<Token, TokenError> {
-        match text.len() {
-            0..TOKEN_BYTES_MIN => Err(TokenError::Short),
-            TOKEN_BYTES_MIN..=TOKEN_BYTES_MAX
-                if text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b',') =>
-            {
-                Ok(Token(text.as_bytes().into()))
-            }
-            TOKEN_BYTES_MIN..=TOKEN_BYTES_MAX => Err(TokenError::Characters),
-            _ => Err(TokenError::Long),
-        }
-    }
-
-    /// Whether a client has shown this one. The time tells its length at most, which is no secret.
-    pub(crate) fn is(&self, shown: &[u8]) -> bool {
-        let differing = |differing: u8, (ours, theirs): (&u8, &u8)| black_box(differing | (ours ^ theirs));
-        self.0.len() == shown.len() && self.0.iter().zip(shown).fold(0, differing) == 0
-    }
-}
-
-impl fmt::Debug for Token {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Token(..)")
-    }
-}
-
 impl TokenSource {
     /// `@PATH`, or tokens with commas between them.
     pub(crate) fn parse(text: &str) -> Result<TokenSource, TokenError> {
@@ -113,7 +106,7 @@ impl TokenSource {
     }
 }
 
-fn bounded(tokens: Vec<Token>) -> Result<Vec<Token>, TokenError> {
+fn bounded<T>(tokens: Vec<T>) -> Result<Vec<T>, TokenError> {
     match tokens.len() {
         0 => Err(TokenError::None),
         1..=TOKENS_MAX => Ok(tokens),
@@ -121,26 +114,33 @@ fn bounded(tokens: Vec<Token>) -> Result<Vec<Token>, TokenError> {
     }
 }
 
-/// The tokens of a file: one a line; lines that begin with `#` are comments.
-fn read_tokens(file: &NamedFile, content: &[u8]) -> Result<Vec<Token>, SecretError> {
+/// The tokens of a file: one a line, with its attributes; lines that begin with `#` are comments.
+fn read_tokens(file: &NamedFile, content: &[u8]) -> Result<Vec<DataToken>, SecretError> {
     let text = str::from_utf8(content).map_err(|_| file.unusable("not a text in UTF-8"))?;
     let lines = text.lines().map(str::trim).enumerate();
     let tokens = lines
         .filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
         .take(TOKENS_MAX + 1)
         .map(|(index, line)| {
-            Token::new(line).map_err(|error| file.unusable(format!("line {}: {error}", index + 1)))
+            line.parse().map_err(|error| file.unusable(format!("line {}: {error}", index + 1)))
         })
-        .collect::<Result<_, _>>()?;
+        .collect::<Result<Vec<DataToken>, _>>()?;
     bounded(tokens).map_err(|error| file.unusable(error.to_string()))
 }
 
 /// The tokens of all listeners.
 #[derive(Default)]
 pub(crate) struct Access {
-    rls: Option<ArcSwap<Vec<Token>>>,
-    http: Option<ArcSwap<Vec<Token>>>,
-    resp: Option<ArcSwap<Vec<Token>>>,
+    rls: Option<Tokens>,
+    http: Option<Tokens>,
+    resp: Option<Tokens>,
+}
+
+/// The tokens of one listener.
+struct Tokens {
+    all: ArcSwap<Vec<DataToken>>,
+    /// Counts how often they were replaced.
+    generation: AtomicU64,
 }
 
 /// A file whose tokens are in force.
@@ -150,23 +150,45 @@ pub(crate) struct TokenFile {
     content: Vec<u8>,
 }
 
+impl Tokens {
+    fn new(all: Vec<DataToken>) -> Tokens {
+        Tokens { all: ArcSwap::from_pointee(all), generation: AtomicU64::new(0) }
+    }
+
+    fn replace(&self, all: Vec<DataToken>) {
+        self.all.store(Arc::new(all));
+        // Release, after the store: what was admitted in an earlier generation is looked up again, and then finds the new tokens.
+        self.generation.fetch_add(1, Ordering::Release);
+    }
+
+    fn look_up(&self, shown: &[u8]) -> Option<Attributes> {
+        let shown = TokenHash::of_shown(shown)?;
+        let all = self.all.load();
+        // With all of them, wherever the right one stands.
+        let found =
+            all.iter().fold(None, |found, token| if token.token.is(&shown) { Some(token) } else { found });
+        found.map(|token| token.attributes.clone())
+    }
+}
+
 impl Access {
-    /// Reads all tokens; and says which files are to be kept up to date.
+    /// Reads all tokens, and says which files are to be kept up to date.
     pub(crate) fn load(settings: &TokenSettings) -> Result<(Access, Vec<TokenFile>), SecretError> {
         let mut files = Vec::new();
         let mut load = |protocol, setting, source: &Option<TokenSource>| {
             let tokens = match source {
                 None => return Ok(None),
-                Some(TokenSource::Listed(tokens)) => tokens.clone(),
+                Some(TokenSource::Listed(tokens)) => tokens.iter().cloned().map(DataToken::from).collect(),
                 Some(TokenSource::File(path)) => {
                     let file = NamedFile { setting, path: path.clone() };
+                    file.check_rights()?;
                     let content = file.read()?;
                     let tokens = read_tokens(&file, &content)?;
                     files.push(TokenFile { protocol, file, content });
                     tokens
                 }
             };
-            Ok(Some(ArcSwap::from_pointee(tokens)))
+            Ok(Some(Tokens::new(tokens)))
         };
         let access = Access {
             http: load(Protocol::Http, "http_tokens", &settings.http)?,
@@ -176,20 +198,34 @@ impl Access {
         Ok((access, files))
     }
 
+    /// As if the files of all listeners had these lines.
+    #[cfg(test)]
+    pub(crate) fn of_lines(lines: &str) -> Access {
+        let file = NamedFile { setting: "tokens", path: "tokens".into() };
+        let tokens = || read_tokens(&file, lines.as_bytes()).ok().map(Tokens::new);
+        Access { rls: tokens(), http: tokens(), resp: tokens() }
+    }
+
     /// Whether clients have to show a token.
     pub(crate) fn wants_token(&self, protocol: Protocol) -> bool {
         self.tokens(protocol).is_some()
     }
 
-    /// Whether whoever shows this may ask.
-    pub(crate) fn admits(&self, protocol: Protocol, shown: Option<&[u8]>) -> bool {
-        let Some(tokens) = self.tokens(protocol) else { return true };
-        let shown = shown.unwrap_or_default();
-        // With all of them, wherever the right one stands.
-        tokens.load().iter().fold(false, |found, token| found | token.is(shown))
+    /// What a client may do that shows this.
+    pub(crate) fn admit(
+        &self,
+        protocol: Protocol,
+        shown: Option<&[u8]>,
+        now: impl FnOnce() -> Time,
+    ) -> Result<Admitted, Refused> {
+        let Some(tokens) = self.tokens(protocol) else { return Ok(Admitted::default()) };
+        let Attributes { expires, scope } =
+            tokens.look_up(shown.ok_or(Refused::Missing)?).ok_or(Refused::Wrong)?;
+        let admitted = Admitted { expires, scope };
+        if admitted.has_expired(now) { Err(Refused::Expired) } else { Ok(admitted) }
     }
 
-    fn tokens(&self, protocol: Protocol) -> Option<&ArcSwap<Vec<Token>>> {
+    fn tokens(&self, protocol: Protocol) -> Option<&Tokens> {
         match protocol {
             Protocol::Rls => self.rls.as_ref(),
             Protocol::Http => self.http.as_ref(),
@@ -203,10 +239,11 @@ impl TokenFile {
     pub(crate) fn kept(self, gate: &Arc<Gate>) -> Kept {
         let (gate, file, protocol) = (Arc::clone(gate), self.file.clone(), self.protocol);
         Kept::new("tokens", vec![self.file], &[self.content], move |contents| {
+            file.check_rights()?;
             let content = contents.first().map(Vec::as_slice).unwrap_or_default();
             let tokens = read_tokens(&file, content)?;
             if let Some(place) = gate.access().tokens(protocol) {
-                place.store(Arc::new(tokens));
+                place.replace(tokens);
             }
             Ok(())
         })
@@ -219,8 +256,8 @@ pub(crate) fn shown(fields: &HeaderMap) -> Option<&[u8]> {
     shown_in(value(TOKEN_FIELD), value(AUTHORIZATION))
 }
 
-/// The token that a client shows: in a field of its own, or as HTTP has it. The first is for proxies that ask on behalf of somebody else,
-/// whose `Authorization` they pass on.
+/// The token that a client shows: in a field of its own, or as HTTP has it. The first is for proxies, which pass on the
+/// `Authorization` of their clients.
 pub(crate) fn shown_in<'a>(own: Option<&'a [u8]>, authorization: Option<&'a [u8]>) -> Option<&'a [u8]> {
     if let Some(token) = own {
         return Some(token.trim_ascii());

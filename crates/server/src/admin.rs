@@ -3,6 +3,7 @@
 //! Metrics, health and the names of what is loaded are told to everybody who gets here. All else is below `/admin/v1`, where nobody gets
 //! without a token: see [`guard`].
 
+mod access_log;
 pub(crate) mod documents;
 mod guard;
 mod hosts;

@@ -10,6 +10,7 @@
 #[cfg(test)]
 mod tests;
 
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use http::{HeaderMap, HeaderValue};
@@ -41,7 +42,10 @@ pub enum AddressError {
     },
 }
 
-/// Addresses that nobody has outside of this machine and its networks: loopback, private and link-local ones.
+/// Addresses of this machine.
+pub(crate) const LOOPBACK: [IpNet; 2] = [v4([127, 0, 0, 0], 8), v6(1, 128)];
+
+/// Addresses of this machine and of private networks: loopback, private and link-local ones.
 pub(crate) const PRIVATE: [IpNet; 8] = [
     v4([127, 0, 0, 0], 8),
     v4([10, 0, 0, 0], 8),
@@ -63,7 +67,7 @@ const fn v6(bits: u128, length: u8) -> IpNet {
 
 impl Default for AddressSettings {
     fn default() -> AddressSettings {
-        AddressSettings { trusted_proxies: PRIVATE.to_vec(), trusted_hops: 0, ipv6_prefix: 64 }
+        AddressSettings { trusted_proxies: LOOPBACK.to_vec(), trusted_hops: 0, ipv6_prefix: 64 }
     }
 }
 
@@ -82,30 +86,129 @@ impl AddressSettings {
         self.trusted_proxies.iter().any(|network| network.contains(&address))
     }
 
-    /// The client on whose behalf somebody at this address sends these header fields.
-    pub(crate) fn client(&self, peer: IpAddr, fields: &HeaderMap) -> IpAddr {
+    /// The client of a request that arrived from `peer` with these header fields, and how it was found.
+    pub fn client(&self, peer: IpAddr, fields: &HeaderMap) -> ClientAddress {
         let peer = peer.to_canonical();
+        let found = |address, source| ClientAddress { address, peer, source };
         if !self.trusts(peer) {
-            return peer;
+            return found(peer, AddressSource::UntrustedPeer);
         }
         let mut entries = entries_from_the_right(fields);
         if let Some(before) = self.trusted_hops.checked_sub(1) {
-            // As in Envoy: where there are fewer than there should be, something is wrong, and nobody is believed.
-            return entries.nth(before).flatten().unwrap_or(peer);
+            // As in Envoy: a list that is shorter than the number of proxies is not believed at all.
+            let hops = self.trusted_hops;
+            return match entries.nth(before).flatten() {
+                Some(address) => found(address, AddressSource::Hop { hops }),
+                None => found(peer, AddressSource::MissingHop { hops }),
+            };
         }
         if !fields.contains_key("x-forwarded-for") {
-            return fields.get("x-real-ip").and_then(|value| parse(value.as_bytes())).unwrap_or(peer);
+            return match fields.get("x-real-ip").map(|value| parse(value.as_bytes())) {
+                Some(Some(address)) => found(address, AddressSource::RealIp),
+                Some(None) | None => found(peer, AddressSource::NothingForwarded),
+            };
         }
-        let mut client = peer;
-        for entry in entries {
-            // What is no address was written by nobody that we know.
-            let Some(address) = entry else { return client };
-            client = address;
+        let mut client = found(peer, AddressSource::UnreadableEntry { entry: 1 });
+        for (entry, address) in (1..).zip(entries) {
+            let Some(address) = address else {
+                return ClientAddress { source: AddressSource::UnreadableEntry { entry }, ..client };
+            };
             if !self.trusts(address) {
-                return client;
+                return found(address, AddressSource::Entry { entry });
             }
+            client = found(address, AddressSource::TrustedEntry { entry });
         }
         client
+    }
+}
+
+/// The address that a request is counted for, and the reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClientAddress {
+    /// The client.
+    pub address: IpAddr,
+    /// The address at the other end of the connection.
+    pub peer: IpAddr,
+    /// Where `address` was read.
+    pub source: AddressSource,
+}
+
+/// Where a client's address was read. Entries of `X-Forwarded-For` are counted from the right, from 1 on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AddressSource {
+    /// The peer is not in `trusted_proxies`, so its header fields are not believed.
+    UntrustedPeer,
+    /// The peer is trusted and sent neither `X-Forwarded-For` nor an address in `X-Real-IP`.
+    NothingForwarded,
+    /// `X-Real-IP`.
+    RealIp,
+    /// The first entry that is not a trusted proxy.
+    Entry {
+        /// Its number.
+        entry: usize,
+    },
+    /// The last entry of a list in which all are trusted proxies.
+    TrustedEntry {
+        /// Its number.
+        entry: usize,
+    },
+    /// The entry before this one, which is not an address.
+    UnreadableEntry {
+        /// The number of the one that is not an address.
+        entry: usize,
+    },
+    /// The entry that `trusted_hops` names.
+    Hop {
+        /// Its number.
+        hops: usize,
+    },
+    /// `trusted_hops` is larger than the list, or that entry is not an address: the peer counts.
+    MissingHop {
+        /// The number of the missing entry.
+        hops: usize,
+    },
+}
+
+impl fmt::Display for ClientAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ClientAddress { address, peer, source } = self;
+        write!(f, "{address}: ")?;
+        match source {
+            AddressSource::UntrustedPeer => {
+                write!(
+                    f,
+                    "the peer {peer} is not in `trusted_proxies`, so its header fields are not believed"
+                )
+            }
+            AddressSource::NothingForwarded => {
+                write!(f, "the trusted proxy {peer} sent neither X-Forwarded-For nor an address in X-Real-IP")
+            }
+            AddressSource::RealIp => write!(f, "X-Real-IP of the trusted proxy {peer}"),
+            AddressSource::Entry { entry } => write!(
+                f,
+                "entry {entry} from the right of X-Forwarded-For, the first that is not in `trusted_proxies`; \
+                 the peer {peer} is trusted"
+            ),
+            AddressSource::TrustedEntry { entry } => write!(
+                f,
+                "entry {entry} from the right of X-Forwarded-For, the last one: all of them and the peer {peer} \
+                 are in `trusted_proxies`"
+            ),
+            AddressSource::UnreadableEntry { entry } => write!(
+                f,
+                "entry {entry} from the right of X-Forwarded-For is not an address, so the one before it counts; \
+                 the peer {peer} is trusted"
+            ),
+            AddressSource::Hop { hops } => write!(
+                f,
+                "entry {hops} from the right of X-Forwarded-For, as `trusted_hops` says; the peer {peer} is trusted"
+            ),
+            AddressSource::MissingHop { hops } => write!(
+                f,
+                "X-Forwarded-For has no address at entry {hops} from the right, which `trusted_hops` names, so \
+                 the peer counts"
+            ),
+        }
     }
 }
 

@@ -7,11 +7,10 @@ mod hot_keys;
 mod rules;
 
 use std::fmt;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use http::HeaderMap;
 use tollgate::core::{Decision, Limit, Time};
 use tollgate::policy::{Consistency, FileSpec, PlacedLimit, Snapshot};
 use tollgate::{
@@ -25,10 +24,11 @@ use self::errands::Carriers;
 use self::hot_keys::Told;
 use self::rules::Sources;
 pub(crate) use self::rules::SwitchedNames;
-use crate::access::{self, Access};
+use crate::access::{Access, Admitted, Attempts, Failure, Failures, Forbidden, Refused, Scope};
 use crate::client_address::AddressSettings;
 use crate::memory::MemoryAccount;
 use crate::metrics::{ConnectionStats, EngineStats, Metrics, Outcomes, Protocol, StoreStats};
+use crate::protocol::http::WebHosts;
 use crate::room::ConnectionLimit;
 use crate::seldom::Seldom;
 use crate::store::Store;
@@ -48,6 +48,18 @@ pub struct GateSettings {
     pub rls_dynamic_metadata: bool,
     /// How clients are found behind proxies that ask `/v1/auth`.
     pub addresses: AddressSettings,
+    /// The form in which `/v1/auth` makes descriptors of a request's path.
+    pub path_form: PathForm,
+}
+
+/// The form of a path in descriptors.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PathForm {
+    /// As the proxy hands it over.
+    #[default]
+    AsSent,
+    /// Its normal form.
+    Normalized,
 }
 
 impl Default for GateSettings {
@@ -59,6 +71,7 @@ impl Default for GateSettings {
             rls_older_headers: false,
             rls_dynamic_metadata: false,
             addresses: AddressSettings::default(),
+            path_form: PathForm::default(),
         }
     }
 }
@@ -70,10 +83,13 @@ pub struct Gate {
     settings: GateSettings,
     metrics: Metrics,
     access: Access,
+    web_hosts: WebHosts,
+    failures: Failures,
     /// Where counters are shared, if they are.
     store: Option<Store>,
     /// Where counts are kept that are durable, if there is a database.
     durable: Option<Durable>,
+    has_fleet_secret: AtomicBool,
     readiness: AtomicU8,
     sources: Mutex<Sources>,
     /// Calls whose numbers cannot be shared.
@@ -100,8 +116,11 @@ impl Gate {
             metrics: Metrics::new(settings.near_limit_ratio),
             settings,
             access: Access::default(),
+            web_hosts: WebHosts::default(),
+            failures: Failures::default(),
             store: None,
             durable: None,
+            has_fleet_secret: AtomicBool::new(false),
             readiness: AtomicU8::new(STARTING),
             sources: Mutex::default(),
             unshared_throttles: Seldom::default(),
@@ -115,6 +134,16 @@ impl Gate {
     #[must_use]
     pub(crate) fn with_access(self, access: Access) -> Gate {
         Gate { access, ..self }
+    }
+
+    /// A gate whose HTTP listener answers to these names and pages only.
+    #[must_use]
+    pub(crate) fn with_web_hosts(self, web_hosts: WebHosts) -> Gate {
+        Gate { web_hosts, ..self }
+    }
+
+    pub(crate) fn web_hosts(&self) -> &WebHosts {
+        &self.web_hosts
     }
 
     /// A gate that shares its counters with others.
@@ -133,6 +162,10 @@ impl Gate {
     /// Makes the keys that the processes of a fleet have in common from its secret: that of `store_secret`, else that of the database. The
     /// first secret counts.
     pub(crate) fn set_fleet_secret(&self, secret: &FleetSecret) {
+        if self.has_fleet_secret.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        self.engine.set_rollout_secret(&secret.derive("tollgate: keys chosen by enforce_percent, layout 1"));
         self.engine.set_fleet_secret(&secret.derive("tollgate: seals of leases and reservations, layout 1"));
     }
 
@@ -229,19 +262,43 @@ impl Gate {
         self.metrics.observe(protocol, outcomes, self.clock.now().since(now));
     }
 
-    /// Whether whoever sends these header fields may ask. Health is told to everybody.
-    pub(crate) fn admits(&self, protocol: Protocol, fields: &HeaderMap) -> bool {
-        // Nothing is looked for where nothing is wanted.
-        !self.access.wants_token(protocol) || self.admits_token(protocol, access::shown(fields))
+    /// What a client may do that shows this token, or none. Failures are counted and logged, and may end the connection that the
+    /// attempts belong to. Nothing is looked at on a connection that is about to be closed.
+    pub(crate) fn admit(
+        &self,
+        protocol: Protocol,
+        shown: Option<&[u8]>,
+        attempts: Option<&Attempts>,
+    ) -> Result<Admitted, Refused> {
+        let admitted = match attempts {
+            Some(attempts) if attempts.is_over() => Err(Refused::NotLookedAt),
+            _ => self.access.admit(protocol, shown, || self.clock.now()),
+        };
+        admitted.inspect_err(|&reason| self.refuse(protocol, reason, attempts))
     }
 
-    /// Whether whoever shows this token, or none, may ask. Those who may not are counted.
-    pub(crate) fn admits_token(&self, protocol: Protocol, token: Option<&[u8]>) -> bool {
-        let is_admitted = self.access.admits(protocol, token);
-        if !is_admitted {
-            self.metrics.observe_unauthorized(protocol);
+    /// Counts and logs a client that is not let in.
+    pub(crate) fn refuse(&self, protocol: Protocol, reason: Refused, attempts: Option<&Attempts>) {
+        self.metrics.observe_unauthorized(protocol);
+        let Some(attempts) = attempts.filter(|_| reason != Refused::NotLookedAt) else { return };
+        let failure = Failure { protocol, address: attempts.address(), reason };
+        if self.failures.record(failure, self.clock.now()) {
+            attempts.end();
         }
-        is_admitted
+    }
+
+    /// Whether a client may do something by the scope of its token. Refusals are counted.
+    pub(crate) fn permit(
+        &self,
+        protocol: Protocol,
+        scope: Option<&Scope>,
+        permit: impl FnOnce(&Scope) -> Result<(), Forbidden>,
+    ) -> Result<(), Forbidden> {
+        let Some(scope) = scope else { return Ok(()) };
+        permit(scope).inspect_err(|forbidden| {
+            self.metrics.observe_unauthorized(protocol);
+            tracing::debug!(token = scope.name(), protocol = protocol.name(), %forbidden, "token lacks a scope");
+        })
     }
 
     pub(crate) fn access(&self) -> &Access {

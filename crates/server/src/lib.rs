@@ -35,8 +35,8 @@ mod workers;
 
 pub use access::{Token, TokenError, TokenSettings, TokenSource};
 pub use admin::{AdminHost, AdminRate, AdminToken, AdminTokenError, AdminTokenSource, Role, key_id};
-pub use client_address::{AddressError, AddressSettings};
-pub use gate::{Gate, GateSettings};
+pub use client_address::{AddressError, AddressSettings, AddressSource, ClientAddress};
+pub use gate::{Gate, GateSettings, PathForm};
 pub use process::{default_memory_bytes, is_root, prepare};
 pub use secret::{NamedFile, SecretError};
 pub use serve::{Addresses, Running, ServeError, serve};

@@ -94,7 +94,7 @@ struct Reloads {
 impl Protocol {
     const ALL: [Protocol; 3] = [Protocol::Rls, Protocol::Http, Protocol::Resp];
 
-    fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Protocol::Rls => "rls",
             Protocol::Http => "http",

@@ -16,7 +16,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tollgate::policy::Problems;
 use tollgate::{Clock, EngineError, Keeper, LedgerSettings};
-use tollgate_control::{DatabaseAddress, DatabaseError};
+use tollgate_control::{DatabaseAddress, DatabaseError, FleetSecret};
 use tower::Service as _;
 
 use crate::access::Access;
@@ -29,6 +29,7 @@ use crate::drain::Stopper;
 use crate::gate::Gate;
 use crate::memory::MemoryAccount;
 use crate::process::{self, ConnectionBudget};
+use crate::protocol::http::WebHosts;
 use crate::protocol::{http, resp, rls};
 use crate::reload::{self, Kept, Reloaded, Rules};
 use crate::room::{ConnectionLimit, ListenerLimits, Shared};
@@ -170,7 +171,9 @@ pub async fn serve(mut settings: Settings) -> Result<Running, ServeError> {
     }
     let (tls, certificates) = Tls::load(&settings.tls, &Arc::new(Clock::new()))?;
     let (access, token_files) = Access::load(&settings.tokens)?;
-    let gate = Gate::new(settings.gate.clone())?.with_access(access);
+    let is_local = matches!(settings.http, Listen::At(address) if address.ip().is_loopback());
+    let web_hosts = WebHosts::new(settings.http_hosts.clone(), is_local && settings.tokens.http.is_none());
+    let gate = Gate::new(settings.gate.clone())?.with_access(access).with_web_hosts(web_hosts);
     gate.metrics().set_certificates(tls.expiries());
     let store = Store::open(&settings.store, settings.workers, Arc::clone(gate.clock()))?;
     let gate = match store {
@@ -183,6 +186,9 @@ pub async fn serve(mut settings: Settings) -> Result<Running, ServeError> {
             gate.with_database(settings.database_deadline)
         }
     });
+    if let Some(secret) = FleetSecret::of_store_secret(&settings.store.secret()?) {
+        gate.set_fleet_secret(&secret);
+    }
     let rules = Rules::load(settings.rules.clone(), &gate).map_err(ServeError::Rules)?;
     let control = find_control(&settings, &gate).await?;
     if control.is_none() && gate.durable().is_some() && gate.engine().has_durable_limits() {

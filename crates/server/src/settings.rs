@@ -76,6 +76,8 @@ pub struct Settings {
     pub tls: TlsSettings,
     /// Which of them want tokens.
     pub tokens: TokenSettings,
+    /// Names under which the HTTP listener is asked, besides addresses and `localhost`, and whose web pages may ask it.
+    pub http_hosts: Vec<AdminHost>,
     /// Who may use the admin API, and how often.
     pub admin_api: AdminSettings,
     /// The directory of what the server itself writes.
@@ -126,6 +128,7 @@ impl Default for Settings {
             admin: Listen::loopback(9090),
             tls: TlsSettings::default(),
             tokens: TokenSettings::default(),
+            http_hosts: Vec::new(),
             admin_api: AdminSettings::default(),
             data: PathBuf::from("data"),
             database: None,

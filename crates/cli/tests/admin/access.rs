@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tollgate_testkit::real::{Client, until};
 
 use crate::client::{Api, refusal};
@@ -62,6 +62,34 @@ fn roles_do_what_they_may() {
     assert_eq!(metrics.status, 200, "without a token, as before");
     for told in [server.logs(), metrics.body, server.greeting(), rows.to_string()] {
         assert!(!told.contains("0123456789abcdef"), "a token is told: {told}");
+    }
+}
+
+#[test]
+fn reads_and_refusals_are_recorded_in_the_log() {
+    let tokens = format!("reader:rita:{READER}");
+    let server = launch().flag("admin-tokens", &tokens).flag("log-format", "json").start();
+    let reader = Api::with_token(&server, READER);
+    assert_eq!(reader.get("/quotas/acme").status, 404);
+    assert_eq!(reader.put("/quotas/acme", &json!({ "tier": "gold" })).status, 403);
+    assert_eq!(Api::with_token(&server, "wrong-0123456789abcdef").get("/nodes").status, 401);
+    let line = |message: &str, status: u64| {
+        server.wait_for_log(message);
+        let logs = server.logs();
+        let lines = logs.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let mut lines = lines.map(|line| line.to_string());
+        let found =
+            lines.find(|line| line.contains(message) && line.contains(&format!("\"status\":{status}")));
+        found.unwrap_or_else(|| panic!("{message} {status} is not in {logs}"))
+    };
+    for (message, status, parts) in [
+        ("\"admin request\"", 404, ["rita", "reader", "GET", "/admin/v1/quotas/acme", "127.0.0.1"]),
+        ("\"admin request refused\"", 403, ["rita", "reader", "PUT", "/admin/v1/quotas/acme", "127.0.0.1"]),
+        ("\"admin request refused\"", 401, ["", "", "GET", "/admin/v1/nodes", "127.0.0.1"]),
+    ] {
+        let line = line(message, status);
+        assert!(parts.iter().all(|part| line.contains(part)), "{line}");
+        assert!(!line.contains("0123456789abcdef"), "{line}");
     }
 }
 

@@ -8,20 +8,32 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use tollgate::core::{LimitError, Time};
 
+use super::access_log::{AccessLog, Record};
 use super::hosts::{Foreign, Hosts};
 use super::rate::{AdminRate, Rates};
 use super::token::{Caller, Callers};
 use super::v1::problem::Problem;
 use super::v1::{Api, OPENAPI_PATH, PREFIX};
 use crate::access;
-use crate::seldom::Seldom;
 
 /// What requests have to pass.
 pub(crate) struct Guard {
     callers: Arc<Callers>,
     hosts: Hosts,
     rates: Rates,
-    wrong_tokens: Seldom,
+    log: AccessLog,
+}
+
+/// A request that is not let in, and its caller if that is known.
+struct Refusal {
+    caller: Option<Caller>,
+    problem: Problem,
+}
+
+impl From<Problem> for Refusal {
+    fn from(problem: Problem) -> Refusal {
+        Refusal { caller: None, problem }
+    }
 }
 
 impl Guard {
@@ -30,11 +42,11 @@ impl Guard {
         hosts: Hosts,
         rate: Option<AdminRate>,
     ) -> Result<Guard, LimitError> {
-        Ok(Guard { callers, hosts, rates: Rates::new(rate)?, wrong_tokens: Seldom::default() })
+        Ok(Guard { callers, hosts, rates: Rates::new(rate)?, log: AccessLog::default() })
     }
 
-    /// Who asks; nobody, where everybody may.
-    fn admit(&self, request: &Request, now: Time) -> Result<Option<Caller>, Problem> {
+    /// The caller of a request. There is none where no token is needed.
+    fn admit(&self, request: &Request, now: Time) -> Result<Option<Caller>, Refusal> {
         self.hosts.check(request.uri(), request.headers()).map_err(|foreign| match foreign {
             Foreign::Host => Problem::ForeignHost,
             Foreign::Origin => Problem::ForeignOrigin,
@@ -43,20 +55,21 @@ impl Guard {
             return Ok(None);
         }
         let shown = access::shown(request.headers());
-        let Some(caller) = shown.and_then(|shown| self.callers.whose(shown)) else {
-            return Err(self.turn_away(shown.is_some(), now));
+        let Some(caller) = shown.and_then(|shown| self.callers.whose(shown, now)) else {
+            return Err(self.turn_away(shown.is_some(), now).into());
         };
-        self.rates.ask(&caller.name, now).map_err(|retry_after| Problem::TooMany { retry_after })?;
-        Ok(Some(caller))
+        match self.rates.ask(&caller.name, now) {
+            Ok(()) => Ok(Some(caller)),
+            Err(retry_after) => {
+                Err(Refusal { caller: Some(caller), problem: Problem::TooMany { retry_after } })
+            }
+        }
     }
 
-    /// Nobody has to count those who show nothing: they are not guessing.
+    /// What a client without a valid token is answered. One that shows nothing does not guess, and is not counted.
     fn turn_away(&self, has_shown: bool, now: Time) -> Problem {
         if !has_shown {
             return Problem::Unauthorized;
-        }
-        if self.wrong_tokens.is_to_be_told(now) {
-            tracing::warn!("somebody has shown the admin API a token that it does not know");
         }
         match self.rates.ask_wrongly(now) {
             Ok(()) => Problem::Unauthorized,
@@ -74,13 +87,16 @@ pub(super) async fn guard(State(api): State<Arc<Api>>, mut request: Request, nex
     if !is_guarded(request.uri().path()) {
         return next.run(request).await;
     }
-    match api.guard.admit(&request, api.gate.now()) {
+    let (record, now) = (Record::of(&request), api.gate.now());
+    let (caller, response) = match api.guard.admit(&request, now) {
         Ok(caller) => {
-            if let Some(caller) = caller {
-                request.extensions_mut().insert(caller);
+            if let Some(caller) = &caller {
+                request.extensions_mut().insert(caller.clone());
             }
-            next.run(request).await
+            (caller, next.run(request).await)
         }
-        Err(problem) => problem.into_response(),
-    }
+        Err(Refusal { caller, problem }) => (caller, problem.into_response()),
+    };
+    api.guard.log.record(&record, caller.as_ref(), response.status(), now);
+    response
 }

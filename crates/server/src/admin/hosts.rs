@@ -63,6 +63,25 @@ impl AdminHost {
         (hosts.len() <= HOSTS_MAX).then_some(hosts)
     }
 
+    /// The host of an origin such as `https://admin.example:8443`.
+    pub(crate) fn of_origin(origin: &str) -> Option<AdminHost> {
+        let host = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"))?;
+        AdminHost::parse(host)
+    }
+
+    /// Whether it is `localhost` or an address: no page can have its own name point there.
+    pub(crate) fn is_local_or_address(&self) -> bool {
+        self.name == LOOPBACK_NAME || self.ip().is_some()
+    }
+
+    /// Whether it is one of these. One without a port stands for all ports.
+    pub(crate) fn is_among(&self, listed: &[AdminHost]) -> bool {
+        let is = |other: &AdminHost| {
+            other.name == self.name && other.port.is_none_or(|port| self.port == Some(port))
+        };
+        listed.iter().any(is)
+    }
+
     fn ip(&self) -> Option<IpAddr> {
         self.name.trim_start_matches('[').trim_end_matches(']').parse().ok()
     }
@@ -82,7 +101,8 @@ impl Hosts {
         if !fields.contains_key(ORIGIN) {
             return Ok(());
         }
-        let origin = one(fields, &ORIGIN).and_then(text).and_then(of_origin).ok_or(Foreign::Origin)?;
+        let origin = one(fields, &ORIGIN).and_then(text).and_then(AdminHost::of_origin);
+        let origin = origin.ok_or(Foreign::Origin)?;
         // What another program serves on this machine is another origin.
         let is_same = origin == host;
         if is_same || self.is_listed(&origin) { Ok(()) } else { Err(Foreign::Origin) }
@@ -97,9 +117,7 @@ impl Hosts {
     }
 
     fn is_listed(&self, host: &AdminHost) -> bool {
-        self.others
-            .iter()
-            .any(|other| other.name == host.name && other.port.is_none_or(|port| host.port == Some(port)))
+        host.is_among(&self.others)
     }
 }
 
@@ -111,10 +129,4 @@ fn one<'a>(fields: &'a HeaderMap, name: &http::HeaderName) -> Option<&'a HeaderV
 
 fn text(value: &HeaderValue) -> Option<&str> {
     value.to_str().ok()
-}
-
-/// The host of an origin such as `https://admin.example:8443`.
-fn of_origin(origin: &str) -> Option<AdminHost> {
-    let host = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"))?;
-    AdminHost::parse(host)
 }

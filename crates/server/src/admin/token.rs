@@ -1,4 +1,4 @@
-//! The tokens of the admin API: who shows one is known by name, and has a role.
+//! The tokens of the admin API: each has the name of its owner and a role.
 //!
 //! They are given in the settings or in a file that is kept up to date; where neither is, the server makes one of its own, writes it
 //! where only its user can read it, and keeps it from then on. As with all tokens, nothing ever shows them: see [`crate::access`].
@@ -13,15 +13,13 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use thiserror::Error;
+use tollgate::core::Time;
 
 use super::role::Role;
-use crate::access::{Token, TokenError};
+use crate::access::{TOKENS_MAX, Token, TokenError, TokenHash, is_owner_name, read_expiry};
 use crate::reload::Kept;
 use crate::secret::{NamedFile, SecretError};
 
-/// The most tokens. Whoever asks is compared with all of them.
-const TOKENS_MAX: usize = 256;
-const NAME_BYTES_MAX: usize = 64;
 const SETTING: &str = "admin_tokens";
 
 /// A token, whose it is, and what it lets that one do.
@@ -30,6 +28,8 @@ pub struct AdminToken {
     role: Role,
     name: Arc<str>,
     token: Token,
+    /// From when on it is not valid any more.
+    expires: Option<Time>,
 }
 
 /// Why a text is no token of the admin API. It does not say the text.
@@ -37,11 +37,11 @@ pub struct AdminToken {
 pub enum AdminTokenError {
     /// Not three parts, or no role.
     #[error(
-        "a token of the admin API is written ROLE:NAME:TOKEN, where the role is reader, operator or admin"
+        "a token of the admin API is written ROLE:NAME:TOKEN, where the role is reader, operator or admin; in a file, a space and expires=TIME may follow"
     )]
     Form,
     /// A name that logs and the audit could not carry.
-    #[error("the name of a token's owner has 1 to {NAME_BYTES_MAX} letters, digits and signs of `-_.@`")]
+    #[error("the name of a token's owner has 1 to 64 letters, digits and signs of `-_.@`")]
     Name,
     /// The token itself.
     #[error(transparent)]
@@ -92,16 +92,28 @@ impl AdminToken {
         let (role, rest) = text.split_once(':').ok_or(AdminTokenError::Form)?;
         let (name, token) = rest.split_once(':').ok_or(AdminTokenError::Form)?;
         let role = Role::named(role).ok_or(AdminTokenError::Form)?;
-        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.@".contains(&byte);
-        if name.is_empty() || name.len() > NAME_BYTES_MAX || !name.bytes().all(is_plain) {
+        if !is_owner_name(name) {
             return Err(AdminTokenError::Name);
         }
-        Ok(AdminToken { role, name: name.into(), token: Token::new(token)? })
+        Ok(AdminToken { role, name: name.into(), token: Token::new(token)?, expires: None })
+    }
+
+    /// A line of a file: `ROLE:NAME:TOKEN`, and `expires=TIME` if it is not valid for ever.
+    fn parse_line(line: &str) -> Result<AdminToken, AdminTokenError> {
+        let mut words = line.split_ascii_whitespace();
+        let token = AdminToken::parse(words.next().unwrap_or_default())?;
+        let attribute = words.next();
+        if words.next().is_some() {
+            return Err(AdminTokenError::Form);
+        }
+        let expires = attribute.map(|word| word.strip_prefix("expires=").ok_or(AdminTokenError::Form));
+        let expires = expires.transpose()?.map(read_expiry).transpose()?;
+        Ok(AdminToken { expires, ..token })
     }
 
     /// The server's own: whoever can read its file may do everything.
     fn of_server(token: Token) -> AdminToken {
-        AdminToken { role: Role::Admin, name: "admin".into(), token }
+        AdminToken { role: Role::Admin, name: "admin".into(), token, expires: None }
     }
 }
 
@@ -132,7 +144,8 @@ fn read_tokens(file: &NamedFile, content: &[u8]) -> Result<Vec<AdminToken>, Secr
         .filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
         .take(TOKENS_MAX + 1)
         .map(|(index, line)| {
-            AdminToken::parse(line).map_err(|error| file.unusable(format!("line {}: {error}", index + 1)))
+            AdminToken::parse_line(line)
+                .map_err(|error| file.unusable(format!("line {}: {error}", index + 1)))
         })
         .collect::<Result<_, _>>()?;
     bounded(tokens).map_err(|error| file.unusable(error.to_string()))
@@ -176,10 +189,12 @@ impl Callers {
     }
 
     fn of_file(file: NamedFile, read: Read) -> Result<LoadedCallers, SecretError> {
+        file.check_rights()?;
         let content = file.read()?;
         let callers = Arc::new(Callers::new(read(&file, &content)?));
         let (kept_callers, kept_file) = (Arc::clone(&callers), file.clone());
         let kept = Kept::new("admin tokens", vec![file], &[content], move |contents| {
+            kept_file.check_rights()?;
             let content = contents.first().map(Vec::as_slice).unwrap_or_default();
             kept_callers.tokens.store(Arc::new(read(&kept_file, content)?));
             Ok(())
@@ -187,12 +202,13 @@ impl Callers {
         Ok(LoadedCallers { callers, kept: Some(kept), made: None })
     }
 
-    /// Whose token this is.
-    pub(crate) fn whose(&self, shown: &[u8]) -> Option<Caller> {
-        let tokens = self.tokens.load();
+    /// Whose token this is, unless it has expired.
+    pub(crate) fn whose(&self, shown: &[u8], now: Time) -> Option<Caller> {
+        let (shown, tokens) = (TokenHash::of_shown(shown)?, self.tokens.load());
         // With all of them, wherever the right one stands.
         let found =
-            tokens.iter().fold(None, |found, token| if token.token.is(shown) { Some(token) } else { found });
+            tokens.iter().fold(None, |found, token| if token.token.is(&shown) { Some(token) } else { found });
+        let found = found.filter(|token| token.expires.is_none_or(|expires| expires > now));
         found.map(|token| Caller { name: Arc::clone(&token.name), role: token.role })
     }
 }

@@ -24,9 +24,11 @@ mod question;
 mod quick;
 #[cfg(test)]
 mod tests;
+mod web_hosts;
 
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, Bytes};
@@ -44,13 +46,15 @@ pub(crate) use self::problem::Problem;
 pub(crate) use self::question::{Object, Question};
 use self::question::{read_lease, read_settle};
 use self::quick::Left;
+pub(crate) use self::web_hosts::WebHosts;
+use crate::access::{Attempts, Scope, Verb};
 use crate::body::{self, Sent};
 use crate::connection;
 use crate::drain::Drain;
 use crate::gate::Gate;
 use crate::headers::{self, Wanted};
 use crate::metrics::Protocol;
-use crate::protocol::rls::json::json_check;
+use crate::protocol::rls::json::{BadJson, json_check};
 use crate::stream::Stream;
 
 /// The largest body.
@@ -60,6 +64,9 @@ const ACQUIRE_BYTES_MAX: usize = 64 << 10;
 
 /// The largest body of a request to reserve something: as long as the reservation is open, it is remembered.
 const RESERVE_BYTES_MAX: usize = 64 << 10;
+
+/// How long a client that has shown too many wrong tokens has to take its answers.
+const REFUSED_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Most answers have at most so many header fields.
 const FIELDS_USUAL: usize = 8;
@@ -92,11 +99,30 @@ where
     I: AsyncRead + AsyncWrite + Unpin,
 {
     let left = quick::serve(&mut stream, &service.gate, &mut drain).await;
-    let answer = move |request| service.clone().answer(request);
-    match left {
-        Left::Nothing => {}
-        Left::All => connection::serve(stream, answer, drain).await,
-        Left::Rest => connection::go_on(stream, answer, drain).await,
+    let wants_token = service.gate.access().wants_token(Protocol::Http);
+    let attempts = wants_token.then(|| Arc::new(Attempts::new(stream.peer().address.ip())));
+    let known = attempts.clone();
+    let answer = move |mut request: http::Request<connection::Sent>| {
+        if let Some(attempts) = &known {
+            request.extensions_mut().insert(Arc::clone(attempts));
+        }
+        service.clone().answer(request)
+    };
+    let served = async {
+        match left {
+            Left::Nothing => {}
+            Left::All => connection::serve(stream, answer, drain).await,
+            Left::Rest => connection::go_on(stream, answer, drain).await,
+        }
+    };
+    let Some(attempts) = attempts else { return served.await };
+    let refused = async {
+        attempts.ended().await;
+        tokio::time::sleep(REFUSED_TIMEOUT).await;
+    };
+    tokio::select! {
+        () = served => {}
+        () = refused => tracing::debug!("a client has shown too many wrong tokens"),
     }
 }
 
@@ -115,13 +141,12 @@ impl Service {
 
     pub(crate) async fn answer(
         mut self,
-        request: http::Request<connection::Sent>,
+        mut request: http::Request<connection::Sent>,
     ) -> Result<Response, Infallible> {
-        let path = request.uri().path();
-        if request.method() == Method::POST && path == "/v1/check" {
-            return Ok(match guard::admit(&self.gate, path, request.headers()) {
+        if request.method() == Method::POST && request.uri().path() == "/v1/check" {
+            return Ok(match guard::admit(&self.gate, &mut request) {
                 Ok(()) => answer_check(&self.gate, request).await.into_response(),
-                Err(problem) => problem.into_response(),
+                Err(response) => *response,
             });
         }
         self.router.call(request).await
@@ -179,30 +204,44 @@ async fn check(State(gate): State<Arc<Gate>>, request: Request) -> Result<Respon
 }
 
 async fn answer_check<B: Sent>(gate: &Gate, request: http::Request<B>) -> Result<Response, Problem> {
+    let scope = guard::scope_of(&request);
     let (older, body) = (wants_older(&request), whole_body(gate, request, BODY_BYTES_MAX).await?);
     let question = counted(gate, Question::read(&body))?;
-    let begun = question.ask(false, |request| gate.begin(request, Protocol::Http))?;
+    let begun = question.ask(false, |request| {
+        permit(gate, scope.as_deref(), request, Verb::Check)?;
+        Ok::<_, Problem>(gate.begin(request, Protocol::Http)?)
+    })?;
     let (verdict, _) = begun.finish().await;
     Ok(respond(&verdict, older, answer::body(&verdict)))
 }
 
 async fn peek(State(gate): State<Arc<Gate>>, request: Request) -> Result<Response, Problem> {
+    let scope = guard::scope_of(&request);
     let (older, body) = (wants_older(&request), whole_body(&gate, request, BODY_BYTES_MAX).await?);
     let question = counted(&gate, Question::read(&body))?;
-    let begun = question.ask(true, |request| gate.begin(request, Protocol::Http))?;
+    let begun = question.ask(true, |request| {
+        permit(&gate, scope.as_deref(), request, Verb::Check)?;
+        Ok::<_, Problem>(gate.begin(request, Protocol::Http)?)
+    })?;
     let (verdict, _) = begun.finish().await;
     Ok(respond(&verdict, older, answer::body(&verdict)))
 }
 
 async fn acquire(State(gate): State<Arc<Gate>>, request: Request) -> Result<Response, Problem> {
+    let scope = guard::scope_of(&request);
     let (older, body) = (wants_older(&request), whole_body(&gate, request, ACQUIRE_BYTES_MAX).await?);
     let question = counted(&gate, Question::read(&body))?;
-    let begun = question.ask(false, |request| gate.begin_hold(request, Protocol::Http))?;
+    let begun = question.ask(false, |request| {
+        permit(&gate, scope.as_deref(), request, Verb::Check)?;
+        Ok::<_, Problem>(gate.begin_hold(request, Protocol::Http)?)
+    })?;
     let (verdict, lease) = begun.finish().await;
     Ok(respond(&verdict, older, answer::body_with_lease(&verdict, lease.as_ref())))
 }
 
 async fn release(State(gate): State<Arc<Gate>>, request: Request) -> Result<Response, Problem> {
+    let scope = guard::scope_of(&request);
+    gate.permit(Protocol::Http, scope.as_deref(), |scope| scope.permit_verb(Verb::Check))?;
     let body = whole_body(&gate, request, BODY_BYTES_MAX).await?;
     let lease = counted(&gate, read_lease(&body))?;
     let lease = lease.map(|lease| lease.parse::<Lease>()).transpose();
@@ -219,15 +258,21 @@ async fn release(State(gate): State<Arc<Gate>>, request: Request) -> Result<Resp
 }
 
 async fn reserve(State(gate): State<Arc<Gate>>, request: Request) -> Result<Response, Problem> {
+    let scope = guard::scope_of(&request);
     let (older, body) = (wants_older(&request), whole_body(&gate, request, RESERVE_BYTES_MAX).await?);
     let (question, life) = counted(&gate, Question::read_reserve(&body))?;
     let life = life.unwrap_or(Reservation::LIFE_USUAL);
-    let begun = question.ask(false, |request| gate.begin_reserve(request, life, Protocol::Http))?;
+    let begun = question.ask(false, |request| {
+        permit(&gate, scope.as_deref(), request, Verb::Reserve)?;
+        Ok::<_, Problem>(gate.begin_reserve(request, life, Protocol::Http)?)
+    })?;
     let (verdict, reserved) = begun.finish_reserving().await;
     Ok(respond(&verdict, older, answer::body_with_reservation(&verdict, reserved.as_ref())))
 }
 
 async fn settle(State(gate): State<Arc<Gate>>, request: Request) -> Result<Response, Problem> {
+    let scope = guard::scope_of(&request);
+    gate.permit(Protocol::Http, scope.as_deref(), |scope| scope.permit_verb(Verb::Reserve))?;
     let body = whole_body(&gate, request, BODY_BYTES_MAX).await?;
     let (reservation, cost) = counted(&gate, read_settle(&body))?;
     // It is done once and to its end, even if nobody waits for that any more.
@@ -238,12 +283,24 @@ async fn settle(State(gate): State<Arc<Gate>>, request: Request) -> Result<Respo
 }
 
 async fn json(State(gate): State<Arc<Gate>>, request: Request) -> Result<Response, Problem> {
+    let scope = guard::scope_of(&request);
     let (older, body) = (wants_older(&request), whole_body(&gate, request, BODY_BYTES_MAX).await?);
-    Ok(match json_check(&gate, &body).await {
+    Ok(match json_check(&gate, scope.as_deref(), &body).await {
         Ok((verdict, answer)) => respond(&verdict, older, answer),
         // In plain text, as envoyproxy/ratelimit has it.
-        Err(why) => (StatusCode::BAD_REQUEST, why).into_response(),
+        Err(BadJson::Wrong(why)) => (StatusCode::BAD_REQUEST, why).into_response(),
+        Err(BadJson::Forbidden(forbidden)) => return Err(forbidden.into()),
     })
+}
+
+/// Whether the token of a request permits it. One that does not charges nothing.
+fn permit(
+    gate: &Gate,
+    scope: Option<&Scope>,
+    request: &tollgate::Request<'_>,
+    verb: Verb,
+) -> Result<(), Problem> {
+    Ok(gate.permit(Protocol::Http, scope, |scope| scope.permit(request, verb))?)
 }
 
 /// Reads a whole body.

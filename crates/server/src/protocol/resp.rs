@@ -21,5 +21,6 @@ use crate::stream::Stream;
 /// Serves one connection until it closes, breaks the protocol, or the server stops.
 pub(crate) async fn serve(stream: Stream, gate: Arc<Gate>, drain: Drain) {
     let room = Arc::clone(stream.room());
-    connection::run(stream, &gate, &room, drain).await;
+    let address = stream.peer().address.ip();
+    connection::run(stream, (&gate, address), &room, drain).await;
 }

@@ -33,6 +33,7 @@ use tonic_health::pb::health_server::HealthServer;
 pub(crate) use self::connection::serve;
 use self::health::GateHealth;
 use self::wire::{RateLimitRequest, RateLimitResponse, RateLimitService, RateLimitServiceServer};
+use crate::access::{Forbidden, Scope, Verb};
 use crate::gate::{Begun, Gate};
 use crate::metrics::Protocol;
 
@@ -108,7 +109,8 @@ impl RateLimitService for RateLimits {
         &self,
         request: tonic::Request<RateLimitRequest>,
     ) -> Result<tonic::Response<RateLimitResponse>, tonic::Status> {
-        let (verdict, mut response) = answer(&self.0, request.get_ref(), Protocol::Rls).await?;
+        let scope = request.extensions().get::<Arc<Scope>>().map(Arc::as_ref);
+        let (verdict, mut response) = answer((&self.0, scope), request.get_ref(), Protocol::Rls).await?;
         if !verdict.allowed() {
             encode::tell_denied(&mut response, &verdict);
         }
@@ -125,6 +127,8 @@ enum Refusal {
     TooManyEntries { index: usize, count: usize, max: usize },
     #[error(transparent)]
     Request(#[from] RequestError),
+    #[error(transparent)]
+    Forbidden(#[from] Forbidden),
 }
 
 impl From<Refusal> for tonic::Status {
@@ -135,25 +139,32 @@ impl From<Refusal> for tonic::Status {
             }
             // What envoyproxy/ratelimit answers: its callers may look for it.
             Refusal::Request(_) => tonic::Status::unknown(refusal.to_string()),
+            Refusal::Forbidden(_) => tonic::Status::permission_denied(refusal.to_string()),
         }
     }
 }
 
 /// Asks the gate what a message asks.
 async fn answer(
-    gate: &Gate,
+    (gate, scope): (&Gate, Option<&Scope>),
     message: &RateLimitRequest,
     protocol: Protocol,
 ) -> Result<(Verdict, RateLimitResponse), Refusal> {
-    let (verdict, _) = begin(gate, message, protocol)?.finish().await;
+    let (verdict, _) = begin((gate, scope), message, protocol)?.finish().await;
     let response = respond(gate, message, &verdict);
     Ok((verdict, response))
 }
 
-fn begin<'g>(gate: &'g Gate, message: &RateLimitRequest, protocol: Protocol) -> Result<Begun<'g>, Refusal> {
-    let begun = decode::with_request(message, |request| gate.begin(request, protocol))
-        .inspect_err(|_| gate.metrics().observe_bad_request(protocol))?;
-    Ok(begun?)
+fn begin<'g>(
+    (gate, scope): (&'g Gate, Option<&Scope>),
+    message: &RateLimitRequest,
+    protocol: Protocol,
+) -> Result<Begun<'g>, Refusal> {
+    let begin = |request: &tollgate::Request<'_>| {
+        gate.permit(protocol, scope, |scope| scope.permit(request, Verb::Check))?;
+        Ok(gate.begin(request, protocol)?)
+    };
+    decode::with_request(message, begin).inspect_err(|_| gate.metrics().observe_bad_request(protocol))?
 }
 
 fn respond(gate: &Gate, message: &RateLimitRequest, verdict: &Verdict) -> RateLimitResponse {

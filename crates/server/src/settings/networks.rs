@@ -5,26 +5,25 @@ use std::net::IpAddr;
 use ipnet::{IpNet, Ipv4Net};
 
 use super::value::{SettingError, meaningless};
-use crate::client_address::PRIVATE;
+use crate::client_address::{LOOPBACK, PRIVATE};
 
 /// How many leading bits `::ffff:192.0.2.1` has before the address of IPv4.
 const MAPPED_BITS: u8 = 96;
 /// The most networks of a list: every request is held against all of them.
 const NETWORKS_MAX: usize = 256;
 
-/// A list of networks and addresses, among which `private` stands for all that lie inside; or `none`.
+/// A list of networks, addresses and the words `loopback` and `private`; or `none`.
 pub(super) fn networks(text: &str) -> Result<Vec<IpNet>, SettingError> {
-    const WANTED: &str =
-        "a list of at most 256 networks such as 10.0.0.0/8, 192.0.2.1, 2001:db8::/32, `private`; or `none`";
+    const WANTED: &str = "a list of at most 256 networks such as 10.0.0.0/8, 192.0.2.1, 2001:db8::/32, `loopback`, `private`; or `none`";
     if text.trim() == "none" {
         return Ok(Vec::new());
     }
     let mut networks = Vec::new();
     for word in text.split(',').map(str::trim) {
-        if word == "private" {
-            networks.extend(PRIVATE);
-        } else {
-            networks.push(network(word).ok_or_else(|| meaningless(text, WANTED))?);
+        match word {
+            "loopback" => networks.extend(LOOPBACK),
+            "private" => networks.extend(PRIVATE),
+            _ => networks.push(network(word).ok_or_else(|| meaningless(text, WANTED))?),
         }
         if networks.len() > NETWORKS_MAX {
             return Err(meaningless(text, WANTED));

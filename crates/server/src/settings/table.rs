@@ -12,6 +12,7 @@ use super::value::{
     rate, ratio, tls_mode, tokens,
 };
 use crate::admin::AdminTokenSource;
+use crate::gate::PathForm;
 use crate::store::HiddenText;
 
 /// A setting: its names, and how its text becomes part of [`Settings`].
@@ -87,6 +88,9 @@ settings! {
     "resp_tokens", "TOLLGATE_RESP_TOKENS", None, "TOKENS",
         "Tokens that Redis clients must show as a password [default: none]",
         |settings, text| { settings.tokens.resp = tokens(text)?; Ok(()) };
+    "http_hosts", "TOLLGATE_HTTP_HOSTS", None, "LIST",
+        "Names under which the HTTP listener is asked and whose web pages may ask it, besides addresses and localhost, with commas between them [default: none]",
+        |settings, text| { settings.http_hosts = admin_hosts(text)?; Ok(()) };
     "admin_tokens", "TOLLGATE_ADMIN_TOKENS", None, "TOKENS",
         "Tokens of the admin API, as ROLE:NAME:TOKEN with commas between them, or `@PATH` of a file of them; roles are reader, operator and admin [default: one that is made, in DATA/admin.token]",
         |settings, text| { settings.admin_api.tokens = Some(AdminTokenSource::parse(text)?); Ok(()) };
@@ -166,7 +170,7 @@ settings! {
         "Give Envoy the request and the metadata of its rules as dynamic metadata [default: false]",
         |settings, text| { settings.gate.rls_dynamic_metadata = boolean(text)?; Ok(()) };
     "trusted_proxies", "TOLLGATE_TRUSTED_PROXIES", None, "LIST",
-        "Proxies whose word about clients is taken by /v1/auth: networks and addresses, `private`, or `none` [default: private]",
+        "Proxies whose word about clients is taken by /v1/auth: networks and addresses, `loopback`, `private`, or `none` [default: loopback]",
         |settings, text| { settings.gate.addresses.trusted_proxies = networks(text)?; Ok(()) };
     "trusted_hops", "TOLLGATE_TRUSTED_HOPS", None, "COUNT",
         "How many proxies stand before /v1/auth, if their addresses do not tell; 0 goes by addresses [default: 0]",
@@ -174,6 +178,9 @@ settings! {
     "ipv6_prefix", "TOLLGATE_IPV6_PREFIX", None, "BITS",
         "By how many leading bits /v1/auth tells IPv6 clients apart; 128 is the whole address [default: 64]",
         |settings, text| { settings.gate.addresses.ipv6_prefix = ipv6_prefix(text)?; Ok(()) };
+    "normalize_path", "TOLLGATE_NORMALIZE_PATH", None, "BOOL",
+        "Normalize the path of a request before /v1/auth makes descriptors of it: decode letters, digits and `-._~`, resolve dot segments, merge slashes [default: false]",
+        |settings, text| { settings.gate.path_form = if boolean(text)? { PathForm::Normalized } else { PathForm::AsSent }; Ok(()) };
     "workers", "TOLLGATE_WORKERS", None, "COUNT",
         "Threads that serve requests [default: one per core]",
         |settings, text| { settings.workers = count(text)?; Ok(()) };

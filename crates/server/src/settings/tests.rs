@@ -54,7 +54,9 @@ fn numbers_have_ranges() {
 #[test]
 fn proxies_are_networks() {
     let networks = |text: &str| set("trusted_proxies", text).unwrap().gate.addresses.trusted_proxies;
-    assert_eq!(networks("private"), Settings::default().gate.addresses.trusted_proxies);
+    assert_eq!(networks("loopback"), Settings::default().gate.addresses.trusted_proxies);
+    assert_eq!(networks("private").len(), 8);
+    assert_eq!(networks("loopback, 192.0.2.1").len(), 3);
     assert_eq!(networks("none"), []);
     assert_eq!(
         networks("192.0.2.1,10.0.0.0/8 , ::ffff:192.0.2.2")

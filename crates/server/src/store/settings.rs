@@ -122,7 +122,7 @@ impl StoreSettings {
     }
 
     /// What all who share the counters know.
-    pub(super) fn secret(&self) -> Result<Vec<u8>, StoreError> {
+    pub(crate) fn secret(&self) -> Result<Vec<u8>, StoreError> {
         match &self.secret {
             Some(secret) => Ok(secret.read("store_secret")?.into_bytes()),
             None => Ok(Vec::new()),

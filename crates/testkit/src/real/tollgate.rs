@@ -107,6 +107,8 @@ impl Launch {
         };
         command.arg("serve").args(self.flags.iter().map(|(name, value)| format!("--{name}={value}")));
         command.current_dir(self.folder.path()).env_clear();
+        // The names in `Host` of what tests send by hand.
+        command.env("TOLLGATE_HTTP_HOSTS", "test,hostile,x");
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
         command
     }

@@ -3,7 +3,7 @@
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 use std::str;
 
@@ -17,10 +17,7 @@ const RANDOM_BYTES: usize = 32;
 /// Writes a token, unless there is one already.
 pub(super) fn make(file: &NamedFile) -> Result<(), SecretError> {
     let path = &file.path;
-    if let Ok(metadata) = fs::metadata(path) {
-        if metadata.permissions().mode() & 0o077 != 0 {
-            tracing::warn!(path = %path.display(), "others can read the admin token: take their rights to it away");
-        }
+    if fs::metadata(path).is_ok() {
         return Ok(());
     }
     write_new(path).map_err(|error| {

@@ -14,7 +14,7 @@ fn file() -> NamedFile {
 }
 
 fn whose(callers: &Callers, shown: &str) -> Option<String> {
-    callers.whose(shown.as_bytes()).map(|caller| format!("{} {}", caller.role, caller.name))
+    callers.whose(shown.as_bytes(), Time::default()).map(|caller| format!("{} {}", caller.role, caller.name))
 }
 
 #[test]
@@ -38,7 +38,7 @@ fn what_is_wrong_is_said_without_the_token() {
         (format!("Admin:ann:{ANN}"), AdminTokenError::Form),
         (format!("admin::{ANN}"), AdminTokenError::Name),
         (format!("admin:a b:{ANN}"), AdminTokenError::Name),
-        (format!("admin:{}:{ANN}", "n".repeat(NAME_BYTES_MAX + 1)), AdminTokenError::Name),
+        (format!("admin:{}:{ANN}", "n".repeat(65)), AdminTokenError::Name),
         ("admin:ann:short".to_owned(), TokenError::Short.into()),
         ("admin:ann:0123456789 abcdef".to_owned(), TokenError::Characters.into()),
         (" , ".to_owned(), TokenError::None.into()),
@@ -47,7 +47,7 @@ fn what_is_wrong_is_said_without_the_token() {
         assert_eq!(AdminTokenSource::parse(&text), Err(error), "{text}");
         assert!(!error.to_string().contains("0123"));
     }
-    assert!(AdminToken::parse(&format!("admin:{}:{ANN}", "n".repeat(NAME_BYTES_MAX))).is_ok());
+    assert!(AdminToken::parse(&format!("admin:{}:{ANN}", "n".repeat(64))).is_ok());
     assert_eq!(AdminTokenSource::parse("@a/b"), Ok(AdminTokenSource::File("a/b".into())));
 }
 
@@ -68,7 +68,7 @@ fn files_have_a_token_on_each_line() {
     let refused = read(&format!("reader:ann:{ANN}\n{BOB}\n")).unwrap_err();
     assert_eq!(
         refused,
-        "`admin_tokens` tokens: line 2: a token of the admin API is written ROLE:NAME:TOKEN, where the role is reader, operator or admin"
+        "`admin_tokens` tokens: line 2: a token of the admin API is written ROLE:NAME:TOKEN, where the role is reader, operator or admin; in a file, a space and expires=TIME may follow"
     );
 }
 
@@ -94,4 +94,30 @@ fn a_server_without_tokens_makes_one_and_keeps_it() {
     let Err(refused) = Callers::load(None, path) else { panic!("no directory, and yet a token") };
     assert!(refused.to_string().contains("or tokens with `admin_tokens`"), "{refused}");
     fs::remove_file(&folder).unwrap();
+}
+
+#[test]
+fn a_token_of_a_file_may_be_a_hash_and_may_expire() {
+    // The SHA-256 of `ann-0123456789abcdef`.
+    let hash = "4aebd70d3e9413c91f66417e4fea3d65096e0723b1d5b84093132287a974a2bd";
+    let text = format!("reader:ann:sha256:{hash} expires=2027-01-01T00:00:00Z\nadmin:bob:{BOB}\n");
+    let callers = Callers::new(read_tokens(&file(), text.as_bytes()).unwrap());
+    let at = |second: u64| Time::from_ticks(second * 1_000_000_000);
+    let whose = |shown: &str, now| callers.whose(shown.as_bytes(), now).map(|caller| caller.name);
+    assert_eq!(whose(ANN, at(1_798_761_599)).as_deref(), Some("ann"));
+    assert_eq!(whose(ANN, at(1_798_761_600)), None, "from its expiry on");
+    assert_eq!(whose(BOB, at(1_798_761_600)).as_deref(), Some("bob"));
+    assert_eq!(whose(&format!("sha256:{hash}"), at(0)), None, "the hash is not the token");
+    for line in [
+        format!("reader:ann:{ANN} expires=tomorrow"),
+        format!("reader:ann:{ANN} scopes=check"),
+        format!("reader:ann:{ANN} expires=2027-01-01T00:00:00Z x"),
+        format!("reader:ann:sha256:{}", &hash[1..]),
+    ] {
+        let refused = read_tokens(&file(), line.as_bytes()).unwrap_err().to_string();
+        assert!(
+            refused.starts_with("`admin_tokens` tokens: line 1: ") && !refused.contains("0123"),
+            "{refused}"
+        );
+    }
 }

@@ -6,6 +6,7 @@
 
 mod asked;
 mod forwarded;
+mod normalize;
 mod percent;
 
 use std::borrow::Cow;
@@ -23,40 +24,58 @@ use tollgate::{Descriptor, RequestError, Verdict};
 
 use self::asked::{About, Asked, Key};
 use self::forwarded::Forwarded;
+use super::guard;
 use super::problem::Problem;
 use super::{JSON, counted, denial_body, denied_status, put_fields};
+use crate::access::{Forbidden, Scope, Verb};
 use crate::gate::{Begun, Gate};
 use crate::metrics::Protocol;
 
 /// Serves the path. Whatever body comes along is not looked at.
 pub(super) async fn auth(State(gate): State<Arc<Gate>>, request: Request) -> Response {
-    answer(&gate, &request.into_parts().0).await
+    let scope = guard::scope_of(&request);
+    answer((&gate, scope.as_deref()), &request.into_parts().0).await
 }
 
 /// The answer to a request with this head.
-pub(super) async fn answer(gate: &Gate, head: &Parts) -> Response {
-    match answer_or_problem(gate, head).await {
+pub(super) async fn answer(asked_of: (&Gate, Option<&Scope>), head: &Parts) -> Response {
+    match answer_or_problem(asked_of, head).await {
         Ok(response) => response,
         Err(problem) => problem.into_response(),
     }
 }
 
-async fn answer_or_problem(gate: &Gate, head: &Parts) -> Result<Response, Problem> {
+async fn answer_or_problem(
+    (gate, scope): (&Gate, Option<&Scope>),
+    head: &Parts,
+) -> Result<Response, Problem> {
     let asked = counted(gate, Asked::read(head.uri.query().unwrap_or_default()))?;
-    match begin(gate, &asked, head)? {
+    match begin((gate, scope), &asked, head)? {
         Some(begun) => Ok(respond(&begun.finish().await.0, &asked)),
         None => Ok(Response::default()),
     }
 }
 
 /// Asks what is asked about a request with this head. Nothing, where there is nothing to ask.
-fn begin<'g>(gate: &'g Gate, asked: &Asked, head: &Parts) -> Result<Option<Begun<'g>>, Problem> {
-    let request = Forwarded::new(head, &gate.settings().addresses);
+fn begin<'g>(
+    (gate, scope): (&'g Gate, Option<&Scope>),
+    asked: &Asked,
+    head: &Parts,
+) -> Result<Option<Begun<'g>>, Problem> {
+    let request = Forwarded::new(head, gate.settings());
+    // A proxy would pass a 403 on.
+    let permit = |permit: &dyn Fn(&Scope) -> Result<(), Forbidden>| {
+        gate.permit(Protocol::Http, scope, permit).map_err(Problem::ProxyForbidden)
+    };
     match &asked.about {
-        About::Policy { name, key } => ask_policy(gate, name, key, &request).map(Some),
+        About::Policy { name, key } => {
+            permit(&|scope| scope.permit(&tollgate::Request::policy(name, b""), Verb::Check))?;
+            ask_policy(gate, name, key, &request).map(Some)
+        }
         About::Domain(name) => {
             let snapshot = counted(gate, gate.snapshot().ok_or(Problem::NotLoaded))?;
             let domain = counted(gate, find(&snapshot, name.as_deref()))?;
+            permit(&|scope| scope.permit(&tollgate::Request::new(domain.name(), &[]), Verb::Check))?;
             ask_domain(gate, domain, &request)
         }
     }

@@ -9,6 +9,7 @@ use tollgate::authority::Failure;
 use tollgate::{ReleaseError, RequestError, Reservation, ReservationScope, SettleError};
 
 use super::JSON;
+use crate::access::Forbidden;
 use crate::body::BodyError;
 use crate::headers;
 
@@ -62,6 +63,20 @@ pub(crate) enum Problem {
     /// A proxy has shown no token, or a wrong one. A 401 would be passed on: to a browser, it means that its user is not logged in.
     #[error("this proxy has to show a token of the rate limiter, in the header `X-Tollgate-Token`")]
     ProxyUnauthorized,
+    /// The token lacks a scope.
+    #[error("{0}")]
+    Forbidden(Forbidden),
+    /// The same of a proxy's token. A 403 would be passed on as a denial.
+    #[error("{0}: the proxy has to show another one, in the header `X-Tollgate-Token`")]
+    ProxyForbidden(Forbidden),
+    /// A browser that was led here by another name.
+    #[error(
+        "the header Host names neither an address nor localhost: add the name to `http_hosts`, or set `http_tokens`"
+    )]
+    ForeignHost,
+    /// A web page of another site.
+    #[error("web pages of other origins may not use this listener: add the host of the page to `http_hosts`")]
+    ForeignOrigin,
     /// Nothing here.
     #[error("there is nothing at this path; {0}")]
     NotFound(&'static str),
@@ -124,9 +139,19 @@ impl Problem {
             Problem::Stopping => (StatusCode::SERVICE_UNAVAILABLE, "stopping"),
             Problem::Unauthorized => (StatusCode::UNAUTHORIZED, "unauthorized"),
             Problem::ProxyUnauthorized => (StatusCode::INTERNAL_SERVER_ERROR, "proxy_unauthorized"),
+            Problem::Forbidden(_) => (StatusCode::FORBIDDEN, "forbidden"),
+            Problem::ProxyForbidden(_) => (StatusCode::INTERNAL_SERVER_ERROR, "proxy_forbidden"),
+            Problem::ForeignHost => (StatusCode::FORBIDDEN, "foreign_host"),
+            Problem::ForeignOrigin => (StatusCode::FORBIDDEN, "foreign_origin"),
             Problem::NotFound(_) => (StatusCode::NOT_FOUND, "not_found"),
             Problem::MethodNotAllowed => (StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed"),
         }
+    }
+}
+
+impl From<Forbidden> for Problem {
+    fn from(forbidden: Forbidden) -> Problem {
+        Problem::Forbidden(forbidden)
     }
 }
 

@@ -158,6 +158,8 @@ struct Connection {
     input: BytesMut,
     output: Vec<u8>,
     date: Date,
+    /// The last `Host` that the listener answers to.
+    host: Vec<u8>,
 }
 
 impl Connection {
@@ -167,7 +169,7 @@ impl Connection {
             if self.output.len() >= ANSWERS_BYTES_MAX {
                 return Found::More;
             }
-            let (body, end) = match usual(&self.input) {
+            let (body, end) = match usual(&self.input, &mut self.host, gate) {
                 Ok(Some(found)) => found,
                 Ok(None) => return Found::Part,
                 Err(Unusual) => return Found::Unusual,
@@ -188,7 +190,7 @@ impl Connection {
 struct Unusual;
 
 /// Where the body of the first request begins and ends, once all of it is there.
-fn usual(input: &[u8]) -> Result<Option<(usize, usize)>, Unusual> {
+fn usual(input: &[u8], host: &mut Vec<u8>, gate: &Gate) -> Result<Option<(usize, usize)>, Unusual> {
     let seen = input.len().min(REQUEST_LINE.len());
     if input[..seen] != REQUEST_LINE[..seen] {
         return Err(Unusual);
@@ -201,12 +203,17 @@ fn usual(input: &[u8]) -> Result<Option<(usize, usize)>, Unusual> {
         Ok(httparse::Status::Partial) | Err(_) => return Err(Unusual),
     };
     let end = body + body_length(request.headers)?;
+    if gate.web_hosts().checks_host() {
+        check_host(request.headers, host, gate)?;
+    }
     Ok((end <= input.len()).then_some((body, end)))
 }
 
 /// The length of the body, if the header fields say nothing else that matters to how a request is read.
 fn body_length(fields: &[httparse::Header<'_>]) -> Result<usize, Unusual> {
-    const MATTERING: [&str; 6] = ["transfer-encoding", "connection", "expect", "upgrade", "te", "trailer"];
+    // The last two are sent by browsers alone.
+    const MATTERING: [&str; 8] =
+        ["transfer-encoding", "connection", "expect", "upgrade", "te", "trailer", "origin", "sec-fetch-site"];
     let mut length = None;
     for field in fields {
         if field.name.eq_ignore_ascii_case("content-length") {
@@ -222,6 +229,23 @@ fn body_length(fields: &[httparse::Header<'_>]) -> Result<usize, Unusual> {
         }
     }
     length.ok_or(Unusual)
+}
+
+/// Whether the listener answers to the name by which it is asked. It mostly is the one of the last request.
+fn check_host(fields: &[httparse::Header<'_>], last: &mut Vec<u8>, gate: &Gate) -> Result<(), Unusual> {
+    let Some(host) = fields.iter().find(|field| field.name.eq_ignore_ascii_case("host")) else {
+        return Ok(());
+    };
+    if host.value == last.as_slice() {
+        return Ok(());
+    }
+    let named = str::from_utf8(host.value).map_err(|_| Unusual)?;
+    if !gate.web_hosts().answers_to(named) {
+        return Err(Unusual);
+    }
+    last.clear();
+    last.extend_from_slice(host.value); // It is no longer than a name: see `AdminHost::parse`.
+    Ok(())
 }
 
 /// Digits alone, and not many.

@@ -11,6 +11,7 @@ mod tests;
 mod throttle;
 
 use std::fmt::Write as _;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tollgate::core::Limit;
@@ -19,6 +20,7 @@ use self::gaps::Gap;
 use self::pending::Pending;
 use super::frame::Arguments;
 use super::reply::{Replies, Version};
+use crate::access::{Admitted, Attempts, Forbidden, Refused, Scope};
 use crate::gate::Gate;
 use crate::metrics::Protocol;
 
@@ -36,8 +38,9 @@ pub(super) struct Session<'g> {
     gate: &'g Gate,
     id: u64,
     name: Vec<u8>,
-    /// Whether it may ask: it has shown a token, or none is wanted.
-    is_admitted: bool,
+    attempts: Attempts,
+    /// What it may ask, once it has shown a token or if none is wanted.
+    admitted: Option<Admitted>,
     is_over: bool,
     pending: Pending,
     /// Answers that have to be waited for.
@@ -47,13 +50,14 @@ pub(super) struct Session<'g> {
 }
 
 impl<'g> Session<'g> {
-    pub(super) fn new(gate: &'g Gate) -> Session<'g> {
+    pub(super) fn new(gate: &'g Gate, address: IpAddr) -> Session<'g> {
         // Relaxed: numbers need to differ, and order nothing.
         let id = LAST_ID.fetch_add(1, Ordering::Relaxed) + 1;
-        let is_admitted = !gate.access().wants_token(Protocol::Resp);
+        let admitted = admitted_at_first(gate);
         let (name, pending) = (Vec::new(), Pending::default());
         let gaps = Vec::new();
-        Session { gate, id, name, is_admitted, is_over: false, pending, gaps, last_limit: None }
+        let attempts = Attempts::new(address);
+        Session { gate, id, name, attempts, admitted, is_over: false, pending, gaps, last_limit: None }
     }
 
     /// Whether the connection is to be closed.
@@ -63,7 +67,20 @@ impl<'g> Session<'g> {
 
     /// Whether it may ask.
     pub(super) fn is_admitted(&self) -> bool {
-        self.is_admitted
+        self.admitted.is_some()
+    }
+
+    /// Whether the client's token permits this. Refusals are counted.
+    fn permit(&self, permit: impl FnOnce(&Scope) -> Result<(), Forbidden>) -> Result<(), Forbidden> {
+        let scope = self.admitted.as_ref().and_then(|admitted| admitted.scope.as_deref());
+        self.gate.permit(Protocol::Resp, scope, permit)
+    }
+
+    /// Forgets a token that has expired since it was shown.
+    fn forget_expired(&mut self) {
+        if self.admitted.as_ref().is_some_and(|admitted| admitted.has_expired(|| self.gate.now())) {
+            self.admitted = None;
+        }
     }
 
     /// Counts a call that has no answer.
@@ -74,9 +91,14 @@ impl<'g> Session<'g> {
     /// Forgets what the client has told about itself.
     fn reset(&mut self, replies: &mut Replies) {
         self.name = Vec::new();
-        self.is_admitted = !self.gate.access().wants_token(Protocol::Resp);
+        self.admitted = admitted_at_first(self.gate);
         replies.set_version(Version::default());
     }
+}
+
+/// What a client may ask that has shown nothing yet.
+fn admitted_at_first(gate: &Gate) -> Option<Admitted> {
+    (!gate.access().wants_token(Protocol::Resp)).then(Admitted::default)
 }
 
 /// Runs one command. Its answer is added now or, if it can be decided together with others, when the session settles. An empty
@@ -84,14 +106,15 @@ impl<'g> Session<'g> {
 pub(super) fn run(session: &mut Session<'_>, arguments: Arguments<'_>, replies: &mut Replies) {
     let Some(name) = arguments.get(0) else { return };
     let command = table::find(name);
+    session.forget_expired();
     if !command.is_some_and(|command| command.waits) {
         session.settle(replies);
     }
     match command {
         Some(command)
-            if command.takes(arguments.len()) && !session.is_admitted && !command.is_for_strangers() =>
+            if command.takes(arguments.len()) && !session.is_admitted() && !command.is_for_strangers() =>
         {
-            session.gate.metrics().observe_unauthorized(Protocol::Resp);
+            session.gate.refuse(Protocol::Resp, Refused::Missing, Some(&session.attempts));
             replies.error(NOT_ADMITTED); // Nothing waits: a stranger's calls are not taken.
         }
         Some(command) if command.takes(arguments.len()) => (command.run)(session, arguments, replies),

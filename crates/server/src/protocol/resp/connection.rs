@@ -9,6 +9,7 @@ mod tests;
 
 use std::future::poll_fn;
 use std::io;
+use std::net::IpAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
@@ -54,11 +55,15 @@ const LINGER_TIME_MAX: Duration = Duration::from_secs(1);
 const LINGER_IDLE_MAX: Duration = Duration::from_secs(10);
 
 /// Serves one connection until it closes, breaks the protocol, or the server stops.
-pub(super) async fn run<S>(mut stream: S, gate: &Gate, room: &Arc<Room>, mut drain: Drain)
-where
+pub(super) async fn run<S>(
+    mut stream: S,
+    (gate, address): (&Gate, IpAddr),
+    room: &Arc<Room>,
+    mut drain: Drain,
+) where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let mut connection = Connection::new(gate, room);
+    let mut connection = Connection::new((gate, address), room);
     if let Err(error) = connection.serve(&mut stream, &mut drain).await {
         tracing::debug!(%error, "a RESP connection broke off");
     }
@@ -118,11 +123,11 @@ struct Connection<'g> {
 }
 
 impl<'g> Connection<'g> {
-    fn new(gate: &'g Gate, room: &'g Arc<Room>) -> Connection<'g> {
+    fn new((gate, address): (&'g Gate, IpAddr), room: &'g Arc<Room>) -> Connection<'g> {
         Connection {
             input: Vec::new(),
             parser: Parser::default(),
-            session: Session::new(gate),
+            session: Session::new(gate, address),
             replies: Replies::default(),
             watchman: Watchman::new(room),
             held: Held::new(Arc::clone(room), FIRST_BYTES_MAX),

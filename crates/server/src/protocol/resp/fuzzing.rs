@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use super::connection;
 use super::frame::{Parser, ProtocolError};
+use crate::access::TEST_CLIENT;
 use crate::drain::Stopper;
 use crate::fuzzing::pieces::{Lengths, Pieces};
 use crate::fuzzing::{block_on, with_gate};
@@ -72,6 +73,6 @@ impl Heard {
 fn talk(stream: &[u8], lengths: Lengths) -> Vec<Answer> {
     let (stopper, mut pieces) = (Stopper::new(), Pieces::new(stream, lengths));
     let room = Arc::new(Room::unbounded());
-    with_gate(|gate| block_on(connection::run(&mut pieces, gate, &room, stopper.drain())));
+    with_gate(|gate| block_on(connection::run(&mut pieces, (gate, TEST_CLIENT), &room, stopper.drain())));
     read_all(pieces.written())
 }

@@ -11,7 +11,7 @@ use tollgate::policy::{
 };
 
 use super::connection;
-use crate::access::{Access, TokenSettings, TokenSource};
+use crate::access::{Access, TEST_CLIENT, TokenSettings, TokenSource};
 use crate::drain::Stopper;
 use crate::gate::{Gate, GateSettings};
 use crate::room::Room;
@@ -112,6 +112,6 @@ pub(super) async fn talk(gate: &Gate, sent: &[u8]) -> Vec<u8> {
             async { answers.read_to_end(&mut received).await.unwrap() },
         );
     };
-    tokio::join!(client, connection::run(server, gate, room(), stopper.drain()));
+    tokio::join!(client, connection::run(server, (gate, TEST_CLIENT), room(), stopper.drain()));
     received
 }

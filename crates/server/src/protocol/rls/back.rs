@@ -18,6 +18,7 @@ use tonic::Status;
 use super::arrival;
 use super::front::{HEADER_BYTES_MAX, WINDOW_BYTES};
 use super::{HEALTH, SHOULD_RATE_LIMIT, Services, others, reply};
+use crate::access::{self, Admitted, Attempts};
 use crate::drain::Drain;
 use crate::metrics::Protocol;
 use crate::room::{Held, Room};
@@ -37,10 +38,18 @@ const PING_TIMEOUT: Duration = Duration::from_secs(10);
 /// So long may calls that are under way still take when the server stops.
 const STOP_TIMEOUT: Duration = Duration::from_secs(15);
 
+/// How long a client that has shown too many wrong tokens has to take its answers.
+const REFUSED_TIMEOUT: Duration = Duration::from_secs(1);
+
 const GRPC_ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
 
 /// Serves what is passed on of one connection, until that closes. When the server stops, calls under way are still answered.
-pub(super) async fn serve(pipe: DuplexStream, services: Arc<Services>, pulse: Pulse, drain: Drain) {
+pub(super) async fn serve(
+    pipe: DuplexStream,
+    (services, attempts): (Arc<Services>, Arc<Attempts>),
+    pulse: Pulse,
+    drain: Drain,
+) {
     let handshake = server::Builder::new()
         .max_concurrent_streams(STREAMS_MAX)
         .max_header_list_size(HEADER_BYTES_MAX)
@@ -50,7 +59,7 @@ pub(super) async fn serve(pipe: DuplexStream, services: Arc<Services>, pulse: Pu
         .max_local_error_reset_streams(Some(RESETS_BY_ERROR_MAX))
         .handshake(pipe);
     let ended = match timeout(HANDSHAKE_TIMEOUT, handshake).await {
-        Ok(Ok(http2)) => Connection::new(http2, services, &pulse.room).run(pulse, drain).await,
+        Ok(Ok(http2)) => Connection::new(http2, (services, attempts), &pulse.room).run(pulse, drain).await,
         Ok(Err(error)) => Err(error),
         Err(_) => return tracing::debug!("a client does not say what it must say first"),
     };
@@ -62,16 +71,17 @@ pub(super) async fn serve(pipe: DuplexStream, services: Arc<Services>, pulse: Pu
 struct Connection {
     http2: server::Connection<DuplexStream, Bytes>,
     services: Arc<Services>,
+    attempts: Arc<Attempts>,
     held: Arc<Held>,
 }
 
 impl Connection {
     fn new(
         http2: server::Connection<DuplexStream, Bytes>,
-        services: Arc<Services>,
+        (services, attempts): (Arc<Services>, Arc<Attempts>),
         room: &Arc<Room>,
     ) -> Connection {
-        Connection { http2, services, held: arrival::nothing_held(Arc::clone(room)) }
+        Connection { http2, services, attempts, held: arrival::nothing_held(Arc::clone(room)) }
     }
 
     async fn run(mut self, mut pulse: Pulse, mut drain: Drain) -> Result<(), h2::Error> {
@@ -85,6 +95,11 @@ impl Connection {
                     let Some(call) = accepted else { return Ok(()) };
                     let (request, caller) = call?;
                     self.take(request, caller);
+                    if self.attempts.is_over() && !is_stopping {
+                        is_stopping = true;
+                        overdue.set(sleep(REFUSED_TIMEOUT));
+                        self.http2.graceful_shutdown();
+                    }
                     pulse.is_felt.store(true, Ordering::Relaxed); // orders nothing else
                 }
                 () = &mut begun, if !is_stopping => {
@@ -102,17 +117,25 @@ impl Connection {
     }
 
     /// Takes up a call.
-    fn take(&self, request: Request<RecvStream>, mut caller: SendResponse<Bytes>) {
+    fn take(&self, mut request: Request<RecvStream>, mut caller: SendResponse<Bytes>) {
         let (headers, path) = (request.headers(), request.uri().path());
         let content_type = headers.get(CONTENT_TYPE).map(http::HeaderValue::as_bytes);
         if !content_type.is_some_and(|told| told.starts_with(b"application/grpc")) {
             return reply::refuse_content_type(&mut caller);
         }
-        if !path.starts_with(HEALTH) && !self.services.gate.admits(Protocol::Rls, headers) {
+        let admitted = if path.starts_with(HEALTH) {
+            Ok(Admitted::default())
+        } else {
+            self.services.gate.admit(Protocol::Rls, access::shown(headers), Some(&self.attempts))
+        };
+        let Ok(Admitted { scope, .. }) = admitted else {
             return reply::refuse(&mut caller, Status::unauthenticated("no valid credentials"));
-        }
+        };
         let is_plain = headers.get(GRPC_ENCODING).is_none_or(|told| told == "identity");
         if path != SHOULD_RATE_LIMIT || request.method() != Method::POST || !is_plain {
+            if let Some(scope) = scope {
+                request.extensions_mut().insert(scope);
+            }
             tokio::spawn(others::answer(self.services.router.clone(), request, caller));
             return;
         }
@@ -120,7 +143,7 @@ impl Connection {
         tokio::spawn(async move {
             let mut body = request.into_body();
             match arrival::wait(&mut body, &held).await {
-                Ok(Some(whole)) => others::answer_whole(services.router.clone(), whole, caller).await,
+                Ok(Some(whole)) => others::answer_whole(services.router.clone(), scope, whole, caller).await,
                 Ok(None) => {}
                 Err(status) => reply::refuse(&mut caller, status),
             }

@@ -1,6 +1,7 @@
 //! Questions that have arrived together, decided in one go.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use prost::Message;
 use tonic::Status;
@@ -10,6 +11,7 @@ use super::walk::Room;
 use super::wire::RateLimitRequest;
 use super::write::Writer;
 use super::{Refusal, encode, message_of};
+use crate::access::Scope;
 use crate::gate::Gate;
 use crate::metrics::Protocol;
 
@@ -25,10 +27,18 @@ pub(super) enum Body {
     Kept(Vec<u8>),
 }
 
+/// A question, and the stream that it came in.
+struct Call {
+    stream: u32,
+    /// What the caller's token is bounded to, if it is.
+    scope: Option<Arc<Scope>>,
+    body: Body,
+}
+
 /// Questions with all that it takes to answer them. The memory is used again for the next ones.
 #[derive(Default)]
 pub(super) struct Batch {
-    calls: Vec<(u32, Body)>,
+    calls: Vec<Call>,
     /// Whose question the request of an index is.
     asking: Vec<usize>,
     room: Room,
@@ -37,8 +47,8 @@ pub(super) struct Batch {
 
 impl Batch {
     /// Adds a question that came in a stream.
-    pub(super) fn push(&mut self, stream: u32, body: Body) {
-        self.calls.push((stream, body));
+    pub(super) fn push(&mut self, stream: u32, scope: Option<Arc<Scope>>, body: Body) {
+        self.calls.push(Call { stream, scope, body });
     }
 
     pub(super) fn len(&self) -> usize {
@@ -59,15 +69,17 @@ impl Batch {
         let Batch { calls, asking, room, writer } = self;
         let settings = gate.settings();
         let mut questions = room.questions();
-        for (at, (_, body)) in calls.iter().enumerate() {
-            // Metadata repeats the message, so it takes one.
-            if !settings.rls_dynamic_metadata && questions.read(body.message(read)) {
+        for (at, Call { scope, body, .. }) in calls.iter().enumerate() {
+            // Metadata repeats the message, so it takes one. What a scope has to permit is decided one by one.
+            if !settings.rls_dynamic_metadata && scope.is_none() && questions.read(body.message(read)) {
                 asking.push(at);
             }
         }
         room.ask(questions, |requests| {
             gate.decide_batch(requests, Protocol::Rls, |index, answer| {
-                let Some((stream, _)) = asking.get(index).and_then(|&at| calls.get(at)) else { return };
+                let Some(Call { stream, .. }) = asking.get(index).and_then(|&at| calls.get(at)) else {
+                    return;
+                };
                 match answer {
                     Ok(verdict) => send(outward, *stream, writer.answer(verdict, settings)),
                     Err(error) => refuse(outward, *stream, Refusal::from(error.clone()).into()),
@@ -75,9 +87,9 @@ impl Batch {
             });
         });
         let mut answered = asking.drain(..).peekable();
-        for (at, (stream, body)) in calls.drain(..).enumerate() {
+        for (at, Call { stream, scope, body }) in calls.drain(..).enumerate() {
             if answered.next_if_eq(&at).is_none() {
-                match answer_unusual(gate, body.message(read), writer) {
+                match answer_unusual((gate, scope.as_deref()), body.message(read), writer) {
                     Ok(message) => send(outward, stream, message),
                     Err(status) => refuse(outward, stream, status),
                 }
@@ -97,10 +109,14 @@ impl Body {
 }
 
 /// Answers a question by way of messages, as tonic does and in its words.
-fn answer_unusual<'a>(gate: &Gate, sent: &[u8], writer: &'a mut Writer) -> Result<&'a [u8], Status> {
+fn answer_unusual<'a>(
+    (gate, scope): (&Gate, Option<&Scope>),
+    sent: &[u8],
+    writer: &'a mut Writer,
+) -> Result<&'a [u8], Status> {
     let message = RateLimitRequest::decode(sent).map_err(|error| Status::internal(error.to_string()))?;
     // Nothing has to be waited for: where something may, no question comes this way.
-    let (verdict, _) = super::begin(gate, &message, Protocol::Rls)?.conclude(&[]);
+    let (verdict, _) = super::begin((gate, scope), &message, Protocol::Rls)?.conclude(&[]);
     let mut response = super::respond(gate, &message, &verdict);
     if !verdict.allowed() {
         encode::tell_denied(&mut response, &verdict);

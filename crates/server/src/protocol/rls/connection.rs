@@ -21,6 +21,7 @@ use super::Services;
 use super::back::{self, Pulse};
 use super::batch::Batch;
 use super::front::{Front, Taken, Violation};
+use crate::access::Attempts;
 use crate::connection::Impatient;
 use crate::drain::Drain;
 use crate::gate::Gate;
@@ -51,10 +52,12 @@ pub(crate) async fn serve(mut stream: Stream, services: Arc<Services>, mut drain
     }
     let (pipe, far_end) = tokio::io::duplex(PIPE_BYTES);
     let (room, is_felt) = (Arc::clone(stream.room()), Arc::new(AtomicBool::new(false)));
-    tokio::spawn(back::serve(far_end, Arc::clone(&services), Pulse::new(room, Arc::clone(&is_felt)), drain));
+    let attempts = Arc::new(Attempts::new(stream.peer().address.ip()));
+    let answering = (Arc::clone(&services), Arc::clone(&attempts));
+    tokio::spawn(back::serve(far_end, answering, Pulse::new(room, Arc::clone(&is_felt)), drain));
     // Boxed, so that whoever has not said anything yet does not take the room of those who have.
     let served = Box::pin(async {
-        let mut connection = Connection::new(stream, pipe, Arc::clone(&services.gate), is_felt);
+        let mut connection = Connection::new(stream, pipe, (Arc::clone(&services.gate), attempts), is_felt);
         poll_fn(|context| connection.poll(context)).await
     });
     if let Err(error) = served.await {
@@ -88,11 +91,16 @@ struct Connection {
 }
 
 impl Connection {
-    fn new(stream: Stream, pipe: DuplexStream, gate: Arc<Gate>, is_felt: Arc<AtomicBool>) -> Connection {
+    fn new(
+        stream: Stream,
+        pipe: DuplexStream,
+        (gate, attempts): (Arc<Gate>, Arc<Attempts>),
+        is_felt: Arc<AtomicBool>,
+    ) -> Connection {
         Connection {
             stream: Impatient::new(stream, WRITE_TIMEOUT),
             pipe,
-            front: Front::new(Arc::clone(&gate)),
+            front: Front::new(Arc::clone(&gate), attempts),
             gate,
             is_felt,
             batch: Batch::default(),

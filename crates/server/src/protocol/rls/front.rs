@@ -27,6 +27,7 @@ pub(super) use self::outward::Outward;
 use self::passed::Passed;
 use super::batch::{Batch, Body};
 use super::message_of;
+use crate::access::{Attempts, Remembered, Scope};
 use crate::gate::Gate;
 use crate::stream::PREFACE;
 
@@ -60,6 +61,8 @@ struct Held {
     stream: u32,
     /// What was shown to be let in, if anything had to be.
     token: Option<Box<[u8]>>,
+    /// What that token is bounded to, if it is.
+    scope: Option<Arc<Scope>>,
     /// The whole message. Empty, as long as it has not come.
     body: Vec<u8>,
     /// How much wider than others the client has made its window.
@@ -95,6 +98,9 @@ pub(super) struct Taken {
 /// How far a connection has been read, and what it has to say.
 pub(super) struct Front {
     gate: Arc<Gate>,
+    attempts: Arc<Attempts>,
+    /// The last token that was admitted.
+    remembered: Remembered,
     has_greeted: bool,
     decoder: Decoder,
     fields: Fields,
@@ -112,9 +118,11 @@ pub(super) struct Front {
 }
 
 impl Front {
-    pub(super) fn new(gate: Arc<Gate>) -> Front {
+    pub(super) fn new(gate: Arc<Gate>, attempts: Arc<Attempts>) -> Front {
         Front {
             gate,
+            attempts,
+            remembered: Remembered::default(),
             has_greeted: false,
             decoder: Decoder::new(TABLE_BYTES),
             fields: Fields::new(HEADER_BYTES_MAX as usize),
@@ -275,9 +283,12 @@ impl Front {
             return Ok(());
         }
         let may_wait = !is_end && self.held.len() < HELD_MAX && self.outward.has_room();
-        if may_wait && let Some(admitted) = plain::read(&self.fields, &self.gate) {
-            let token = admitted.token.map(Box::from);
-            self.held.push_back(Held { stream, token, body: Vec::new(), widened_bytes: 0 });
+        if may_wait
+            && !self.attempts.is_over()
+            && let Some(admitted) = plain::read(&self.fields, &self.gate, &mut self.remembered)
+        {
+            let (token, scope) = (admitted.token.map(Box::from), admitted.scope);
+            self.held.push_back(Held { stream, token, scope, body: Vec::new(), widened_bytes: 0 });
             return Ok(());
         }
         if self.passed.len() >= PASSED_MAX {
@@ -342,10 +353,10 @@ impl Front {
         } else if !(is_end && payload.is_empty()) {
             return false;
         }
-        let body = std::mem::take(&mut held.body);
+        let (body, scope) = (std::mem::take(&mut held.body), held.scope.take());
         let bytes = body.len() + payload.len();
         let lies = payload_start..payload_start + payload.len();
-        batch.push(head.stream, if body.is_empty() { Body::Read(lies) } else { Body::Kept(body) });
+        batch.push(head.stream, scope, if body.is_empty() { Body::Read(lies) } else { Body::Kept(body) });
         self.held.remove(at);
         self.give_back(u32::try_from(bytes).unwrap_or(u32::MAX));
         true
@@ -419,7 +430,7 @@ impl Front {
     /// Passes on those calls that wait for their message and do not come after this stream.
     fn pass_held(&mut self, stream: u32) {
         while self.held.front().is_some_and(|held| held.stream <= stream) {
-            let Some(Held { stream, token, body, widened_bytes }) = self.held.pop_front() else { return };
+            let Some(Held { stream, token, body, widened_bytes, .. }) = self.held.pop_front() else { return };
             if self.outward.is_closing() {
                 self.outward.reset(stream, code::REFUSED_STREAM);
                 self.give_back(u32::try_from(body.len()).unwrap_or(u32::MAX));

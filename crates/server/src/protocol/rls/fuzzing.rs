@@ -50,7 +50,7 @@ fn by_walk(bytes: &[u8]) -> Option<String> {
 /// Asks more than once: the first time nothing has been counted yet.
 fn check_answers(gate: &Gate, message: &RateLimitRequest) {
     for _ in 0..3 {
-        match at_once(answer(gate, message, Protocol::Rls)) {
+        match at_once(answer((gate, None), message, Protocol::Rls)) {
             Ok((verdict, mut response)) => {
                 if !verdict.allowed() {
                     encode::tell_denied(&mut response, &verdict);

@@ -1,6 +1,7 @@
 //! Calls that tonic answers: health, reflection, methods that do not exist, and questions that are out of the ordinary.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use axum::Router;
@@ -15,6 +16,7 @@ use tonic::metadata::GRPC_CONTENT_TYPE;
 use tower::Service;
 
 use super::{SHOULD_RATE_LIMIT, reply};
+use crate::access::Scope;
 
 /// A body as it arrives.
 struct Arriving(RecvStream);
@@ -53,8 +55,16 @@ pub(super) async fn answer(router: Router, request: Request<RecvStream>, caller:
 }
 
 /// Answers a question whose body is there.
-pub(super) async fn answer_whole(router: Router, body: Bytes, caller: SendResponse<Bytes>) {
+pub(super) async fn answer_whole(
+    router: Router,
+    scope: Option<Arc<Scope>>,
+    body: Bytes,
+    caller: SendResponse<Bytes>,
+) {
     let mut request = Request::new(Full::new(body));
+    if let Some(scope) = scope {
+        request.extensions_mut().insert(scope);
+    }
     *request.method_mut() = Method::POST;
     *request.uri_mut() = http::Uri::from_static(SHOULD_RATE_LIMIT);
     request.headers_mut().insert(CONTENT_TYPE, GRPC_CONTENT_TYPE);

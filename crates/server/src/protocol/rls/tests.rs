@@ -7,6 +7,7 @@ mod manners;
 mod requests;
 mod rough;
 mod served;
+mod tokens;
 mod told;
 
 use std::sync::Arc;

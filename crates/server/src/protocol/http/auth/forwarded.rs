@@ -11,27 +11,33 @@ use http::HeaderValue;
 use http::request::Parts;
 use tollgate::policy::Facts;
 
+use super::normalize::normalize;
 use super::percent::decode;
-use crate::client_address::AddressSettings;
+use crate::gate::{GateSettings, PathForm};
 use crate::stream::Peer;
 
 /// A request that was handed over.
 pub(super) struct Forwarded<'a> {
     head: &'a Parts,
-    settings: &'a AddressSettings,
+    settings: &'a GateSettings,
     address: Option<IpAddr>,
     /// Whether who hands it over is believed.
     is_believed: bool,
 }
 
 impl<'a> Forwarded<'a> {
-    pub(super) fn new(head: &'a Parts, settings: &'a AddressSettings) -> Forwarded<'a> {
+    pub(super) fn new(head: &'a Parts, settings: &'a GateSettings) -> Forwarded<'a> {
         let peer = head.extensions.get::<Peer>().map(|peer| peer.address.ip());
+        let addresses = &settings.addresses;
+        let client = peer.map(|peer| addresses.client(peer, &head.headers));
+        if let Some(client) = client {
+            tracing::debug!(address = %client.address, peer = %client.peer, reason = %client, "client address");
+        }
         Forwarded {
             head,
             settings,
-            address: peer.map(|peer| settings.client(peer, &head.headers)),
-            is_believed: peer.is_some_and(|peer| settings.trusts(peer)),
+            address: client.map(|client| client.address),
+            is_believed: peer.is_some_and(|peer| addresses.trusts(peer)),
         }
     }
 
@@ -41,8 +47,17 @@ impl<'a> Forwarded<'a> {
         told.map(text)
     }
 
-    /// Path and query.
+    /// Path and query, normalized if the settings say so.
     fn path(&self) -> Cow<'a, str> {
+        let path = self.sent_path();
+        match self.settings.path_form {
+            PathForm::AsSent => path,
+            PathForm::Normalized => normalize(path),
+        }
+    }
+
+    /// Path and query as the client has sent them.
+    fn sent_path(&self) -> Cow<'a, str> {
         let told = self.told(&["x-forwarded-uri", "x-original-uri", "x-original-url"]);
         told.map_or_else(
             || self.head.uri.path_and_query().map_or("/", |path| path.as_str()).into(),
@@ -94,7 +109,7 @@ impl Facts for Forwarded<'_> {
     }
 
     fn ipv6_prefix(&self) -> u8 {
-        self.settings.ipv6_prefix
+        self.settings.addresses.ipv6_prefix
     }
 }
 

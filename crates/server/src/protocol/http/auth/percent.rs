@@ -24,6 +24,6 @@ pub(super) fn decode(text: &str) -> Cow<'_, str> {
     String::from_utf8_lossy(&decoded).into_owned().into()
 }
 
-fn digit(byte: u8) -> Option<u8> {
+pub(super) fn digit(byte: u8) -> Option<u8> {
     char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok())
 }

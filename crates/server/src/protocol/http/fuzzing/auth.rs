@@ -40,12 +40,12 @@ fn field(line: &[u8]) -> Option<(HeaderName, HeaderValue)> {
 
 fn ask(gate: &Gate, head: &mut Parts, peer: IpAddr) -> Answered {
     head.extensions.insert(Peer { address: SocketAddr::new(peer, 4711) });
-    Answered::of(at_once(auth::answer(gate, head)).map(Body::new))
+    Answered::of(at_once(auth::answer((gate, None), head)).map(Body::new))
 }
 
 /// Whatever a stranger writes, it is the stranger who is counted.
 fn check_stranger(gate: &Gate, head: &mut Parts) {
-    assert_eq!(gate.settings().addresses.client(STRANGER, &head.headers), STRANGER);
+    assert_eq!(gate.settings().addresses.client(STRANGER, &head.headers).address, STRANGER);
     ask(gate, head, STRANGER);
 }
 

@@ -3,9 +3,11 @@
 
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 
 use http::Request;
 
+use super::super::WebHosts;
 use super::super::tests::{gate, send, without_times};
 use super::*;
 use crate::drain::Stopper;
@@ -13,6 +15,29 @@ use crate::fuzzing::pieces::{Lengths, Pieces};
 use crate::stream::Peer;
 
 const BODY: &str = r#"{"policy":"search","key":"a"}"#;
+
+/// As a listener that answers to any name finds requests.
+fn usual(input: &[u8]) -> Result<Option<(usize, usize)>, Unusual> {
+    super::usual(input, &mut Vec::new(), &gate())
+}
+
+#[test]
+fn what_browsers_send_is_left_to_the_guard() {
+    for fields in ["Origin: http://evil.example\r\n", "origin: null\r\n", "Sec-Fetch-Site: cross-site\r\n"] {
+        assert_eq!(usual(request(fields, BODY).as_bytes()), Err(Unusual), "{fields}");
+    }
+    let gate = Arc::into_inner(gate()).unwrap().with_web_hosts(WebHosts::new(Vec::new(), true));
+    let mut last = Vec::new();
+    let mut named = |host: &str| {
+        let sent = request("", BODY).replace("Host: x", &format!("Host: {host}"));
+        super::usual(sent.as_bytes(), &mut last, &gate).map(|found| found.is_some())
+    };
+    for host in ["127.0.0.1:8080", "127.0.0.1:8080", "localhost", "[::1]:8080"] {
+        assert_eq!(named(host), Ok(true), "{host}");
+    }
+    assert_eq!(named("evil.example"), Err(Unusual));
+    assert_eq!(named("127.0.0.1:8080"), Ok(true));
+}
 
 fn request(fields: &str, body: &str) -> String {
     format!("POST /v1/check HTTP/1.1\r\nHost: x\r\n{fields}Content-Length: {}\r\n\r\n{body}", body.len())

@@ -299,7 +299,7 @@ proptest! {
                 let Ok(value) = HeaderValue::from_bytes(value) else { continue };
                 request.headers_mut().append(http::HeaderName::try_from(name).unwrap(), value);
             }
-            let status = at_once(answer(&gate, &request.into_parts().0)).status().as_u16();
+            let status = at_once(answer((&gate, None), &request.into_parts().0)).status().as_u16();
             prop_assert!([200, 429].contains(&status), "{}", status);
         }
     }

@@ -6,7 +6,7 @@ use axum::body::Body;
 use http::Request;
 
 use super::{gate, send};
-use crate::access::{Access, TokenSettings, TokenSource};
+use crate::access::{Access, Attempts, TEST_CLIENT, TokenSettings, TokenSource};
 use crate::gate::Gate;
 
 const TOKEN: &str = "0123456789abcdef";
@@ -86,4 +86,134 @@ async fn health_is_told_to_everybody() {
     for path in ["/", "/healthz", "/readyz", "/healthcheck"] {
         check("GET", path, None, 200).await;
     }
+}
+
+const SCOPED: &str = "0123456789abcdef scopes=check policies=search,tiered domains=web";
+
+/// The status and the code of the answer to a body, by a client with a bounded token.
+async fn ask_scoped(gate: &Arc<Gate>, path: &str, body: &str) -> (u16, String) {
+    let request = Request::post(path).header("authorization", "Bearer 0123456789abcdef");
+    let (head, body) = send(gate, request.body(Body::from(body.to_owned())).unwrap()).await;
+    let told: serde_json::Value = serde_json::from_str(&body).unwrap_or_default();
+    (head.status().as_u16(), told["error"]["message"].as_str().unwrap_or_default().to_owned())
+}
+
+#[tokio::test]
+async fn what_a_token_may_not_do_is_refused_and_charges_nothing() {
+    let gate = Arc::new(Arc::into_inner(gate()).unwrap().with_access(Access::of_lines(SCOPED)));
+    let user = r#"{"entries": [{"key": "user", "value": "ann"}]"#;
+    let lacks = |scope: &str| format!("this token lacks the scope `{scope}`");
+    for (path, body, told) in [
+        (
+            "/v1/check",
+            r#"{"policy": "tokens", "key": "k"}"#.to_owned(),
+            "this token may not use the policy \"tokens\"".to_owned(),
+        ),
+        (
+            "/v1/acquire",
+            r#"{"policy": "uploads", "key": "k"}"#.to_owned(),
+            "this token may not use the policy \"uploads\"".to_owned(),
+        ),
+        (
+            "/v1/peek",
+            r#"{"domain": "other", "descriptors": [{"entries": []}]}"#.to_owned(),
+            "this token may not use the domain \"other\"".to_owned(),
+        ),
+        ("/v1/check", r#"{"policy": "tiered", "key": "k", "tier": "pro"}"#.to_owned(), lacks("tier")),
+        (
+            "/v1/check",
+            format!(r#"{{"domain": "web", "descriptors": [{user}, "is_negative_hits": true}}]}}"#),
+            lacks("refund"),
+        ),
+        (
+            "/json",
+            format!(r#"{{"domain": "web", "descriptors": [{user}, "isNegativeHits": true}}]}}"#),
+            lacks("refund"),
+        ),
+        (
+            "/v1/check",
+            format!(
+                r#"{{"domain": "web", "descriptors": [{user}, "limit": {{"requests_per_unit": 9, "unit": "hour"}}}}]}}"#
+            ),
+            lacks("override"),
+        ),
+        ("/v1/reserve", r#"{"policy": "search", "key": "k", "cost": 1}"#.to_owned(), lacks("reserve")),
+        ("/v1/settle", r#"{"reservation": "x", "cost": 1}"#.to_owned(), lacks("reserve")),
+    ] {
+        assert_eq!(ask_scoped(&gate, path, &body).await, (403, told), "{path} {body}");
+    }
+    let metrics = gate.metrics_text().unwrap();
+    assert!(metrics.contains("ratelimit_unauthorized_total{protocol=\"http\"} 9\n"), "{metrics}");
+    assert!(
+        metrics.contains("ratelimit_requests_total{protocol=\"http\",outcome=\"allowed\"} 0\n"),
+        "{metrics}"
+    );
+    for allowed in 0..2 {
+        let (status, told) = ask_scoped(&gate, "/v1/check", r#"{"policy": "search", "key": "k"}"#).await;
+        assert_eq!(status, 200, "{allowed}: {told}");
+    }
+    assert_eq!(
+        ask_scoped(&gate, "/v1/check", &format!(r#"{{"domain": "web", "descriptors": [{user}}}]}}"#)).await.0,
+        200
+    );
+}
+
+#[tokio::test]
+async fn a_proxy_with_the_wrong_scope_is_told_that_it_is_its_own_fault() {
+    let gate = Arc::new(Arc::into_inner(gate()).unwrap().with_access(Access::of_lines(SCOPED)));
+    for (policy, status) in [("search", 200), ("tokens", 500)] {
+        let request = Request::get(format!("/v1/auth?policy={policy}"));
+        let request = request.header("x-tollgate-token", TOKEN).body(Body::empty()).unwrap();
+        let (head, body) = send(&gate, request).await;
+        assert_eq!(head.status().as_u16(), status, "{body}");
+        assert_eq!(body.contains("proxy_forbidden"), status == 500, "{body}");
+    }
+}
+
+#[tokio::test]
+async fn pages_of_other_sites_are_refused_but_not_where_proxies_ask() {
+    let gate = gate();
+    let foreign = |path: &str| {
+        let request =
+            Request::post(path).header("host", "127.0.0.1:8080").header("content-type", "text/plain");
+        let request = request.header("origin", "https://evil.example").header("sec-fetch-site", "cross-site");
+        request.body(Body::from(QUESTION)).unwrap()
+    };
+    for path in ["/v1/check", "/v1/peek", "/v1/acquire", "/v1/release", "/v1/reserve", "/v1/settle", "/json"]
+    {
+        let (head, body) = send(&gate, foreign(path)).await;
+        assert_eq!(head.status(), 403, "{path}");
+        assert!(body.contains(r#""code":"foreign_origin""#), "{body}");
+    }
+    // There, the header is that of the request which the proxy asks about.
+    assert_eq!(send(&gate, foreign("/v1/auth?policy=search")).await.0.status(), 200);
+    assert_eq!(
+        send(&gate, Request::get("/healthz").header("origin", "null").body(Body::empty()).unwrap())
+            .await
+            .0
+            .status(),
+        200
+    );
+}
+
+#[tokio::test]
+async fn a_connection_is_closed_after_ten_wrong_tokens_and_a_new_one_is_not() {
+    let gate = guarded();
+    let attempts = || Arc::new(Attempts::new(TEST_CLIENT));
+    let ask = async |attempts: &Arc<Attempts>, token: &str| {
+        let request =
+            Request::post("/v1/peek").header("x-tollgate-token", token).extension(Arc::clone(attempts));
+        let (head, _) = send(&gate, request.body(Body::from(QUESTION)).unwrap()).await;
+        (head.status().as_u16(), head.headers().get("connection").is_some_and(|value| value == "close"))
+    };
+    let first = attempts();
+    for _ in 0..9 {
+        assert_eq!(ask(&first, "fedcba9876543210").await, (401, false));
+    }
+    assert_eq!(ask(&first, TOKEN).await, (200, false), "a valid token is never refused or delayed");
+    assert_eq!(ask(&first, "fedcba9876543210").await, (401, true));
+    assert_eq!(ask(&first, TOKEN).await, (401, true), "nothing more is looked at on that connection");
+    let second = attempts();
+    assert_eq!(ask(&second, TOKEN).await, (200, false), "on a new one it is");
+    assert_eq!(ask(&second, "fedcba9876543210").await, (401, true), "which may be wrong once");
 }

@@ -5,6 +5,7 @@ use super::super::frame::Arguments;
 use super::super::reply::{Replies, Version};
 use super::about::REDIS_VERSION;
 use super::{Session, integer, number, shown, unknown_subcommand, wrong_number};
+use crate::access::Refused;
 use crate::metrics::Protocol;
 
 /// The user that every client is.
@@ -67,11 +68,16 @@ pub(super) fn auth(session: &mut Session<'_>, arguments: Arguments<'_>, replies:
 
 /// Lets a client in. One that is in already, and shows something wrong, stays.
 fn authenticate(session: &mut Session<'_>, user: &[u8], token: &[u8]) -> Result<(), &'static str> {
+    let (gate, attempts) = (session.gate, &session.attempts);
     // Where no token is wanted, any will do.
-    if user != USER || !session.gate.admits_token(Protocol::Resp, Some(token)) {
-        return Err(WRONG_PASSWORD);
-    }
-    session.is_admitted = true;
+    let admitted = if user == USER {
+        gate.admit(Protocol::Resp, Some(token), Some(attempts)).ok()
+    } else {
+        gate.refuse(Protocol::Resp, Refused::Wrong, Some(attempts));
+        None
+    };
+    session.is_over |= session.attempts.is_over();
+    session.admitted = Some(admitted.ok_or(WRONG_PASSWORD)?);
     Ok(())
 }
 
@@ -102,7 +108,7 @@ pub(super) fn hello(session: &mut Session<'_>, arguments: Arguments<'_>, replies
     {
         return replies.error(problem);
     }
-    if !session.is_admitted {
+    if !session.is_admitted() {
         return replies.error(NOT_ADMITTED);
     }
     if let Some(Err(problem)) = name.map(|name| set_name(session, name)) {

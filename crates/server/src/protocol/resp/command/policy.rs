@@ -14,6 +14,7 @@ use super::super::frame::Arguments;
 use super::super::reply::Replies;
 use super::gaps::Missing;
 use super::{Session, integer, units};
+use crate::access::{Forbidden, Verb};
 use crate::headers::Advice;
 use crate::metrics::Protocol;
 
@@ -36,10 +37,12 @@ enum BadCall {
     Request(#[from] RequestError),
     #[error(transparent)]
     Release(#[from] ReleaseError),
+    #[error(transparent)]
+    Forbidden(#[from] Forbidden),
 }
 
 pub(super) fn check(session: &mut Session<'_>, arguments: Arguments<'_>, replies: &mut Replies) {
-    match request(arguments) {
+    match permitted(session, arguments) {
         Ok(request) => session.wait_check(&request, replies),
         Err(error) => {
             session.settle(replies);
@@ -54,14 +57,14 @@ pub(super) fn put_answer(verdict: &Verdict, replies: &mut Replies) {
 }
 
 pub(super) fn peek(session: &mut Session<'_>, arguments: Arguments<'_>, replies: &mut Replies) {
-    let begun = request(arguments)
+    let begun = permitted(session, arguments)
         .and_then(|request| Ok(session.gate.begin(&request.peek(), Protocol::Resp)?))
         .map(Missing::Check);
     answer_or_error(session, begun, replies);
 }
 
 pub(super) fn acquire(session: &mut Session<'_>, arguments: Arguments<'_>, replies: &mut Replies) {
-    let begun = request(arguments)
+    let begun = permitted(session, arguments)
         .and_then(|request| Ok(session.gate.begin_hold(&request, Protocol::Resp)?))
         .map(Missing::Hold);
     answer_or_error(session, begun, replies);
@@ -79,6 +82,10 @@ pub(super) fn put_hold(verdict: &Verdict, lease: Option<&Lease>, replies: &mut R
 pub(super) fn release(session: &mut Session<'_>, arguments: Arguments<'_>, replies: &mut Replies) {
     let text = from_utf8(arguments.get(1).unwrap_or_default());
     let lease = text.map_err(|_| NotALease).and_then(str::parse::<Lease>).map_err(BadCall::from);
+    let lease = lease.and_then(|lease| {
+        session.permit(|scope| scope.permit_verb(Verb::Check))?;
+        Ok(lease)
+    });
     let released =
         lease.and_then(|lease| Ok(session.gate.begin_release(&lease, Protocol::Resp)?)).map(Missing::Release);
     answer_or_error(session, released, replies);
@@ -93,12 +100,20 @@ fn answer_or_error<'g>(
         Ok(missing) => session.put_or_wait(missing, replies),
         Err(error) => {
             // The gate has counted what it could not answer itself.
-            if !matches!(error, BadCall::Request(_) | BadCall::Release(_)) {
+            if !matches!(error, BadCall::Request(_) | BadCall::Release(_) | BadCall::Forbidden(_)) {
                 session.count_bad_call();
             }
-            replies.error(format_args!("ERR {error}"));
+            let code = if matches!(error, BadCall::Forbidden(_)) { "NOPERM" } else { "ERR" };
+            replies.error(format_args!("{code} {error}"));
         }
     }
+}
+
+/// The request of a call, if the client's token permits it.
+fn permitted<'a>(session: &Session<'_>, arguments: Arguments<'a>) -> Result<Request<'a>, BadCall> {
+    let request = request(arguments)?;
+    session.permit(|scope| scope.permit(&request, Verb::Check))?;
+    Ok(request)
 }
 
 fn request(arguments: Arguments<'_>) -> Result<Request<'_>, BadCall> {

@@ -15,6 +15,7 @@ use tollgate::core::{Decision, Limit, LimitError, Rate, Span, Tick, TokenBucket}
 use super::super::frame::Arguments;
 use super::super::reply::Replies;
 use super::{Session, integer, units};
+use crate::access::Scope;
 
 /// The longest period, and the longest time that a bucket may take to fill: 146 years.
 const SECONDS_MAX: u64 = Span::MAX.ticks() / 1_000_000_000;
@@ -44,6 +45,10 @@ struct Call<'a> {
 }
 
 pub(super) fn throttle(session: &mut Session<'_>, arguments: Arguments<'_>, replies: &mut Replies) {
+    if let Err(forbidden) = session.permit(Scope::permit_throttle) {
+        session.settle(replies);
+        return replies.error(format_args!("NOPERM {forbidden}"));
+    }
     let call = Call::read(arguments).and_then(|call| Ok((limit_of(session, call.numbers)?, call)));
     match call {
         Ok((limit, call)) => session.wait_throttle(call.key, &limit, call.quantity, replies),

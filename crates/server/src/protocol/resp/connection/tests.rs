@@ -9,6 +9,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use super::super::testing::{gate, room, talk};
 use super::*;
+use crate::access::TEST_CLIENT;
 use crate::drain::Stopper;
 use crate::stream::tests::NeverClosed;
 
@@ -69,7 +70,7 @@ async fn a_client_sees_the_error_even_if_it_sends_megabytes_more() {
 async fn with_client<F: Future<Output = ()>>(test: impl FnOnce(DuplexStream, Stopper) -> F) {
     let (client, server) = duplex(1 << 10);
     let (gate, stopper) = (gate(), Stopper::new());
-    let serving = run(server, &gate, room(), stopper.drain());
+    let serving = run(server, (&gate, TEST_CLIENT), room(), stopper.drain());
     tokio::join!(test(client, stopper), serving);
 }
 
@@ -128,7 +129,7 @@ async fn a_client_that_goes_away_is_no_problem() {
 #[tokio::test]
 async fn answers_wait_to_be_written_before_more_are_made() {
     let gate = gate();
-    let mut connection = Connection::new(&gate, room());
+    let mut connection = Connection::new((&gate, TEST_CLIENT), room());
     let (message, commands) = ("x".repeat(1_000), 1_000);
     connection.input.extend_from_slice(format!("ECHO {message}\r\n").repeat(commands).as_bytes());
     let mut written = 0;
@@ -150,7 +151,7 @@ async fn answers_wait_to_be_written_before_more_are_made() {
 async fn a_client_that_does_not_read_is_not_listened_to() {
     let (mut client, server) = duplex(1 << 10);
     let (gate, stopper) = (gate(), Stopper::new());
-    let mut serving = std::pin::pin!(run(server, &gate, room(), stopper.drain()));
+    let mut serving = std::pin::pin!(run(server, (&gate, TEST_CLIENT), room(), stopper.drain()));
     let flood = async {
         let mut sent_bytes = 0_usize;
         while client.write_all(&b"ECHO 0123456789012345678901234567890123456789\r\n".repeat(20)).await.is_ok()
@@ -175,7 +176,7 @@ async fn a_client_that_does_not_read_is_not_listened_to() {
 async fn a_huge_command_leaves_no_huge_buffers() {
     let (client, mut server) = duplex(1 << 10);
     let (gate, stopper) = (gate(), Stopper::new());
-    let mut connection = Connection::new(&gate, room());
+    let mut connection = Connection::new((&gate, TEST_CLIENT), room());
     let message = "x".repeat(1_000_000);
     connection.input.extend_from_slice(format!("*2\r\n$4\r\nECHO\r\n$1000000\r\n{message}\r\nPI").as_bytes());
     assert_eq!(connection.answer(), Batch::Full);
@@ -209,7 +210,7 @@ async fn answers_survive_a_server_that_stops_before_it_has_read_everything() {
         received
     };
     let ((), received, ()) =
-        tokio::join!(send, receive, run(server.unwrap().0, &gate, room(), stopper.drain()));
+        tokio::join!(send, receive, run(server.unwrap().0, (&gate, TEST_CLIENT), room(), stopper.drain()));
     assert!(received.starts_with(b"+PONG\r\n"), "{} bytes", received.len());
 }
 
@@ -220,8 +221,11 @@ async fn a_client_that_stays_is_not_waited_for_when_the_server_stops() {
         let (gate, stopper) = (gate(), Stopper::new());
         client.write_all(sent.as_bytes()).await.unwrap();
         stopper.stop();
-        let ended =
-            tokio::time::timeout(20 * LINGER_TIME_MAX, run(server, &gate, room(), stopper.drain())).await;
+        let ended = tokio::time::timeout(
+            20 * LINGER_TIME_MAX,
+            run(server, (&gate, TEST_CLIENT), room(), stopper.drain()),
+        )
+        .await;
         assert!(ended.is_ok(), "{sent:?}");
     };
     tokio::join!(ends("PING\r\n"), ends("QUIT\r\n"), ends("'\r\n"));
@@ -231,7 +235,7 @@ async fn a_client_that_stays_is_not_waited_for_when_the_server_stops() {
 #[tokio::test]
 async fn pipelines_are_answered_without_allocating() {
     let gate = gate();
-    let mut connection = Connection::new(&gate, room());
+    let mut connection = Connection::new((&gate, TEST_CLIENT), room());
     let mut answer = |pipeline: &[u8]| {
         connection.input.extend_from_slice(pipeline);
         assert_eq!(connection.answer(), Batch::Answered);
@@ -292,7 +296,7 @@ async fn a_client_that_takes_no_answers_is_not_waited_for() {
         tokio::time::sleep(LONG).await;
     };
     tokio::select! {
-        () = run(server, &gate, room(), stopper.drain()) => {}
+        () = run(server, (&gate, TEST_CLIENT), room(), stopper.drain()) => {}
         () = flood => panic!("it is still waited for"),
     }
 }
@@ -306,7 +310,7 @@ async fn an_idle_client_gives_way_to_others() {
         let _ours = (room.limit().wait_for_place().await, room.limit().wait_for_place().await);
         tokio::time::timeout(3 * COMMAND_TIME_MAX, receive_end(&mut client)).await.unwrap();
     };
-    tokio::join!(all_places, run(server, &gate, &room, stopper.drain()));
+    tokio::join!(all_places, run(server, (&gate, TEST_CLIENT), &room, stopper.drain()));
 }
 
 #[tokio::test(start_paused = true)]
@@ -314,6 +318,6 @@ async fn a_client_that_does_not_even_take_the_end_is_not_waited_for() {
     let (mut client, server) = duplex(1 << 10);
     let (gate, stopper) = (gate(), Stopper::new());
     client.write_all(b"QUIT\r\n").await.unwrap();
-    let talk = run(NeverClosed(server), &gate, room(), stopper.drain());
+    let talk = run(NeverClosed(server), (&gate, TEST_CLIENT), room(), stopper.drain());
     tokio::time::timeout(LONG, talk).await.unwrap();
 }

@@ -1,9 +1,11 @@
 //! What the header of a plain question looks like.
 
+use std::sync::Arc;
+
 use tollgate_http2::hpack::{Fields, put_field};
 
 use super::super::SHOULD_RATE_LIMIT;
-use crate::access;
+use crate::access::{self, Remembered, Scope};
 use crate::gate::Gate;
 use crate::metrics::Protocol;
 
@@ -13,11 +15,13 @@ const CONTENT_TYPE: &[u8] = b"application/grpc";
 pub(super) struct Admitted<'a> {
     /// What was shown to be let in, if anything had to be.
     pub(super) token: Option<&'a [u8]>,
+    /// What that is bounded to, if it is.
+    pub(super) scope: Option<Arc<Scope>>,
 }
 
 /// Who asks, if these are the fields of a question that is to be answered. What is wrong is not, nor is what is right but rare: whoever
 /// takes it up then says so. Nor is anything where counters are shared, since answers may have to be waited for.
-pub(super) fn read<'a>(fields: &'a Fields, gate: &Gate) -> Option<Admitted<'a>> {
+pub(super) fn read<'a>(fields: &'a Fields, gate: &Gate, remembered: &mut Remembered) -> Option<Admitted<'a>> {
     if gate.is_sharing() {
         return None;
     }
@@ -63,10 +67,12 @@ pub(super) fn read<'a>(fields: &'a Fields, gate: &Gate) -> Option<Admitted<'a>> 
     }
     let access = gate.access();
     if !access.wants_token(Protocol::Rls) {
-        return Some(Admitted { token: None });
+        return Some(Admitted { token: None, scope: None });
     }
     let token = access::shown_in(own_token, authorization)?;
-    access.admits(Protocol::Rls, Some(token)).then_some(Admitted { token: Some(token) })
+    // A wrong one is not counted here: h2's part looks at it again, counts it and says so.
+    let admitted = remembered.admit(access, Protocol::Rls, token, || gate.now()).ok()?;
+    Some(Admitted { token: Some(token), scope: admitted.scope })
 }
 
 fn is_name(name: &[u8]) -> bool {

@@ -8,7 +8,7 @@ use prost::Message;
 use super::super::SHOULD_RATE_LIMIT;
 use super::super::tests::{descriptor, gate, gate_with, message, settings};
 use super::*;
-use crate::access::{Access, Token, TokenSettings, TokenSource};
+use crate::access::{Access, TEST_CLIENT, Token, TokenSettings, TokenSource};
 
 const RULES: &str = r"
 domain: d
@@ -27,7 +27,8 @@ struct Wire {
 
 impl Wire {
     fn new(gate: Arc<Gate>) -> Wire {
-        let mut wire = Wire { front: Front::new(Arc::clone(&gate)), batch: Batch::default(), gate };
+        let attempts = Arc::new(Attempts::new(TEST_CLIENT));
+        let mut wire = Wire { front: Front::new(Arc::clone(&gate), attempts), batch: Batch::default(), gate };
         wire.send(PREFACE).unwrap();
         assert_eq!(std::mem::take(wire.front.inward()), PREFACE);
         wire
@@ -354,6 +355,23 @@ fn tokens() {
     wire.front.release();
     let inward = String::from_utf8_lossy(wire.front.inward()).into_owned();
     assert!(inward.contains("x-tollgate-token") && inward.contains(token), "{inward:?}");
+}
+
+#[test]
+fn a_token_that_may_not_ask_about_a_domain_is_refused_on_the_fast_path() {
+    for (scope, allowed) in [("domains=d", 1), ("domains=other", 0), ("scopes=refund", 0)] {
+        let access = Access::of_lines(&format!("0123456789abcdef {scope}"));
+        let gate = Arc::into_inner(gate_with(RULES, settings())).unwrap().with_access(access);
+        let mut wire = Wire::new(Arc::new(gate));
+        let fields = [&FIELDS[..], &[("x-tollgate-token", "0123456789abcdef")]].concat();
+        wire.send(&[headers(1, &fields), data(1, END, &body())].concat()).unwrap();
+        assert!(wire.passed().is_empty(), "it is answered here");
+        let told = String::from_utf8_lossy(wire.front.outward().bytes()).into_owned();
+        assert_eq!(told.contains("this%20token"), allowed == 0, "{told:?}");
+        let metrics = wire.gate.metrics_text().unwrap();
+        let counted = format!("ratelimit_requests_total{{protocol=\"rls\",outcome=\"allowed\"}} {allowed}\n");
+        assert!(metrics.contains(&counted), "{metrics}");
+    }
 }
 
 #[test]

@@ -8,6 +8,7 @@ use tollgate_http2::hpack::{Decoder, Fields};
 
 use super::super::batch::Batch;
 use super::super::front::{Front, HEADER_BYTES_MAX, Taken, Violation};
+use crate::access::{Attempts, TEST_CLIENT};
 use crate::fuzzing::pieces::Lengths;
 use crate::fuzzing::with_gate;
 use crate::stream::PREFACE;
@@ -34,8 +35,11 @@ struct Talk {
 
 fn talk(sent: &[u8], mut lengths: Lengths) -> Talk {
     with_gate(|gate| {
-        let (mut front, mut batch, mut talk) =
-            (Front::new(Arc::clone(gate)), Batch::default(), Talk::default());
+        let (mut front, mut batch, mut talk) = (
+            Front::new(Arc::clone(gate), Arc::new(Attempts::new(TEST_CLIENT))),
+            Batch::default(),
+            Talk::default(),
+        );
         let (mut kept, mut unsent) = (PREFACE.to_vec(), sent);
         let mut has_more = true;
         while has_more || !unsent.is_empty() {

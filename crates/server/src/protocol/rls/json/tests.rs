@@ -23,7 +23,7 @@ fn read(body: &str) -> RateLimitRequest {
 }
 
 fn check_bad(body: &str, text: &str) {
-    let told = at_once(json_check(&gate(RULES), body.as_bytes())).unwrap_err();
+    let told = at_once(json_check(&gate(RULES), None, body.as_bytes())).unwrap_err().to_string();
     assert!(told.contains(text), "{body}: {told:?} does not say {text:?}");
 }
 
@@ -105,7 +105,7 @@ fn ask(gate: &crate::gate::Gate, keys: &[&str]) -> (bool, Value) {
     let descriptors: Vec<_> =
         keys.iter().map(|key| json!({"entries": [{"key": key, "value": "x"}]})).collect();
     let body = json!({"domain": "d", "descriptors": descriptors}).to_string();
-    let (verdict, told) = at_once(json_check(gate, body.as_bytes())).unwrap();
+    let (verdict, told) = at_once(json_check(gate, None, body.as_bytes())).unwrap();
     let mut told: Value = serde_json::from_str(&told).unwrap();
     told.as_object_mut().unwrap().remove("responseHeadersToAdd");
     for status in told["statuses"].as_array_mut().unwrap() {

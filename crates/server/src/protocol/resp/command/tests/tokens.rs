@@ -5,6 +5,7 @@ use super::super::super::frame::{
 };
 use super::super::super::testing::{guarded, talk};
 use super::check_on;
+use crate::access::Access;
 
 const NOAUTH: &str = "-NOAUTH Authentication required.|";
 const WRONGPASS: &str = "-WRONGPASS invalid username-password pair or user is disabled.|";
@@ -138,4 +139,68 @@ async fn strangers_have_less_room() {
         let answer = talk(&guarded(), format!("AUTH 0123456789abcdef\r\n{sent}").as_bytes()).await;
         assert!(answer.starts_with(b"+OK\r\n$16"), "{}", answer[..40].escape_ascii());
     }
+}
+
+#[tokio::test]
+async fn what_a_token_may_not_do_is_refused_and_takes_nothing() {
+    let access = Access::of_lines("0123456789abcdef scopes=check policies=small,tiered");
+    let gate = super::super::super::testing::gate().with_access(access);
+    check_on(
+        &gate,
+        &[
+            "AUTH 0123456789abcdef",
+            "CL.THROTTLE k 1 1 60",
+            "TG.CHECK tiered k TIER gold",
+            "TG.CHECK other k",
+            "TG.PEEK other k",
+            "TG.ACQUIRE other k",
+            "PING",
+        ],
+        &[
+            "+OK|",
+            "-NOPERM this token lacks the scope `override`|",
+            "-NOPERM this token lacks the scope `tier`|",
+            r#"-NOPERM this token may not use the policy \"other\"|"#,
+            r#"-NOPERM this token may not use the policy \"other\"|"#,
+            r#"-NOPERM this token may not use the policy \"other\"|"#,
+            "+PONG|",
+        ],
+    )
+    .await;
+    let metrics = gate.metrics_text().unwrap();
+    assert!(metrics.contains("ratelimit_unauthorized_total{protocol=\"resp\"} 5\n"), "{metrics}");
+    assert!(
+        metrics.contains("ratelimit_requests_total{protocol=\"resp\",outcome=\"allowed\"} 0\n"),
+        "{metrics}"
+    );
+    assert!(
+        metrics.contains("ratelimit_requests_total{protocol=\"resp\",outcome=\"denied\"} 0\n"),
+        "{metrics}"
+    );
+}
+
+#[tokio::test]
+async fn a_connection_that_guesses_is_closed_and_a_new_one_is_not() {
+    let gate = guarded();
+    let guesses = "AUTH wrong-0123456789\r\n".repeat(1_000);
+    let answers = talk(&gate, guesses.as_bytes()).await;
+    assert_eq!(String::from_utf8(answers).unwrap().matches("WRONGPASS").count(), 10);
+    let answers = talk(&gate, b"AUTH 0123456789abcdef\r\nPING\r\n").await;
+    assert_eq!(answers, b"+OK\r\n+PONG\r\n", "a valid token is looked at, though its address guesses");
+    let answers = talk(&gate, b"AUTH wrong\r\nAUTH 0123456789abcdef\r\nPING\r\n").await;
+    assert_eq!(String::from_utf8(answers).unwrap().lines().count(), 1, "a connection may be wrong once");
+}
+
+#[tokio::test]
+async fn a_token_that_has_expired_is_refused() {
+    let access = Access::of_lines(
+        "0123456789abcdef expires=2020-01-01T00:00:00Z\nfedcba9876543210 expires=2100-01-01T00:00:00Z",
+    );
+    let gate = super::super::super::testing::gate().with_access(access);
+    check_on(
+        &gate,
+        &["AUTH 0123456789abcdef", "PING", "AUTH fedcba9876543210", "PING"],
+        &[WRONGPASS, NOAUTH, "+OK|", "+PONG|"],
+    )
+    .await;
 }

@@ -15,7 +15,7 @@ fn beginning(bytes: usize) -> String {
 async fn a_long_command_takes_hardly_more_than_has_arrived_of_it_and_never_more_than_its_length() {
     const BYTES: usize = 1_000_000;
     let gate = gate();
-    let mut connection = Connection::new(&gate, room());
+    let mut connection = Connection::new((&gate, TEST_CLIENT), room());
     let command = format!("{}{}\r\n", beginning(BYTES), "x".repeat(BYTES));
     let (mut rest, mut capacities) = (command.as_bytes(), Vec::new());
     while !rest.is_empty() {
@@ -71,7 +71,7 @@ impl Crowd {
     /// One more client, which does this.
     async fn with_client<F: Future<Output = ()>>(&self, act: impl FnOnce(DuplexStream) -> F) {
         let (client, server) = duplex(4 << 10);
-        tokio::join!(act(client), run(server, &self.gate, &self.room, self.stopper.drain()));
+        tokio::join!(act(client), run(server, (&self.gate, TEST_CLIENT), &self.room, self.stopper.drain()));
     }
 
     async fn check(&self, sent: &str, expected: &str) {

@@ -34,7 +34,7 @@ async fn is_sent_away<F: Future<Output = ()>>(within: Duration, act: impl FnOnce
         tokio::time::sleep(LONG).await;
     };
     tokio::select! {
-        () = run(server, &gate, room(), stopper.drain()) => {}
+        () = run(server, (&gate, TEST_CLIENT), room(), stopper.drain()) => {}
         () = acts => panic!("it is still there"),
         () = tokio::time::sleep(within) => panic!("it stays too long"),
     }
@@ -46,7 +46,7 @@ async fn a_room_full_of_strangers_does_not_keep_others_out() {
     let (gate, stopper, room) = (guarded(), Stopper::new(), Arc::new(Room::new(PLACES, 0)));
     let serve = async |server| {
         let _place = room.limit().wait_for_place().await;
-        run(server, &gate, &room, stopper.drain()).await;
+        run(server, (&gate, TEST_CLIENT), &room, stopper.drain()).await;
     };
     let stranger = async || {
         let (client, server) = duplex(1 << 10);
@@ -111,7 +111,7 @@ async fn a_stranger_that_never_ceases_to_send_is_sent_away() {
         }
     };
     tokio::select! {
-        () = run(Endless, &gate, room(), stopper.drain()) => {}
+        () = run(Endless, (&gate, TEST_CLIENT), room(), stopper.drain()) => {}
         () = seconds => panic!("it is still there"),
     }
 }
@@ -153,5 +153,5 @@ async fn whoever_shows_a_token_in_time_may_stay() {
         receive(&mut client, "+OK\r\n").await;
         drop(client);
     };
-    tokio::join!(talk, run(server, &gate, room(), stopper.drain()));
+    tokio::join!(talk, run(server, (&gate, TEST_CLIENT), room(), stopper.drain()));
 }
