@@ -10,7 +10,7 @@ use super::networks::{hops, ipv6_prefix, networks};
 use super::pins::pins;
 use super::value::{
     SettingError, admin_hosts, admin_rate, boolean, bytes, count, duration, listen, log_format, log_level,
-    meaningless, ratio, tls_mode, tokens,
+    meaningless, percent, ratio, tls_mode, tokens,
 };
 use crate::admin::AdminTokenSource;
 use crate::store::HiddenText;
@@ -141,7 +141,14 @@ settings! {
         |settings, text| { settings.store.pins = pins(text)?; Ok(()) };
     "memory", "TOLLGATE_MEMORY", None, "SIZE",
         "The most memory that counters may take [default: 1GiB]",
-        |settings, text| { settings.gate.engine.ledger = LedgerSettings::with_cap(bytes(text)?); Ok(()) };
+        |settings, text| {
+            let callers_percent = settings.gate.engine.ledger.callers_percent;
+            settings.gate.engine.ledger = LedgerSettings { callers_percent, ..LedgerSettings::with_cap(bytes(text)?) };
+            Ok(())
+        };
+    "inline_limits_percent", "TOLLGATE_INLINE_LIMITS_PERCENT", None, "PERCENT",
+        "Percent of `memory` for limits that requests bring along: CL.THROTTLE, limits in descriptors [default: 12]",
+        |settings, text| { settings.gate.engine.ledger.callers_percent = percent(text)?; Ok(()) };
     "default_algorithm", "TOLLGATE_DEFAULT_ALGORITHM", None, "NAME",
         "The algorithm of limits that name none and have no burst: `sliding_window`, or `fixed_window` as envoyproxy/ratelimit counts [default: sliding_window]",
         |settings, text| { settings.gate.engine.default_algorithm = default_algorithm(text)?; Ok(()) };
