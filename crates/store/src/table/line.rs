@@ -149,12 +149,12 @@ impl Line {
     }
 
     /// Marks the slot of `tag` with another level than the one it was seen with. Does nothing if the slot has another owner or
-    /// another level by now: the next decision marks it again.
-    pub(super) fn mark(&self, slot: usize, tag: Tag, seen: Level, level: Level) {
+    /// another level by now, and says so.
+    pub(super) fn mark(&self, slot: usize, tag: Tag, seen: Level, level: Level) -> bool {
         let (seen, marked) = (tag.0 | seen.bits(), tag.0 | level.bits());
         // Relaxed: the level orders nothing. A read-modify-write continues the release sequence of `own`, so whoever acquires the
         // marked tag has acquired what `own` released.
-        let _ = self.tags[slot].compare_exchange(seen, marked, Ordering::Relaxed, Ordering::Relaxed);
+        self.tags[slot].compare_exchange(seen, marked, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
     /// The owner of a slot and its state, with a lock or without.
