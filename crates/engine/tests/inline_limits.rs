@@ -25,8 +25,8 @@ fn check(flood: impl Fn(&Engine)) {
     let passes = || ask(&engine, START, &["user=honest"]).allowed();
     assert!((0..2).all(|_| passes()));
     flood(&engine);
-    let passed = (0..10).filter(|_| passes()).count();
-    assert_eq!(passed, 3, "requests that passed after the flood, of a limit with three left");
+    let admitted = (0..10).filter(|_| passes()).count();
+    assert_eq!(admitted, 3, "requests that passed after the flood, of a limit with three left");
     let stats = engine.stats();
     assert!(stats.bytes <= 8 << 20, "{stats:?}");
 }
