@@ -29,6 +29,7 @@
 pub mod algorithm;
 mod ask;
 mod calendar;
+mod coarse;
 mod decision;
 mod divisor;
 mod error;

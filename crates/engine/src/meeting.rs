@@ -285,7 +285,7 @@ impl<'a> Meeting<'a> {
         let Some(quota) = quota else { return self.answer.statuses.push(Status::NoLimit) };
         let index = self.charges.len();
         let mut counter = self.engine.shared_counter(key, quota, None);
-        let ledger_key = self.engine.ledger.key(key);
+        let ledger_key = self.engine.ledger.key_of_caller(key);
         let Some((limit, due)) = self.due(ledger_key, &mut counter, &quota.limit) else {
             return self.answer.statuses.push(Status::NoLimit);
         };

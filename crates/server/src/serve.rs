@@ -167,7 +167,8 @@ pub async fn serve(mut settings: Settings) -> Result<Running, ServeError> {
     settings.gate.addresses.check()?;
     check_protected(&settings)?;
     if let Some(memory) = settings.memory {
-        settings.gate.engine.ledger = LedgerSettings::with_cap(memory);
+        let callers_percent = settings.gate.engine.ledger.callers_percent;
+        settings.gate.engine.ledger = LedgerSettings { callers_percent, ..LedgerSettings::with_cap(memory) };
     }
     let (tls, certificates) = Tls::load(&settings.tls, &Arc::new(Clock::new()))?;
     let (access, token_files) = Access::load(&settings.tokens)?;

@@ -1,11 +1,17 @@
 //! The ledger: every key's state under every limit, and the decisions on it.
 //!
 //! States of one word live in a lock-free [`crate::table`], the others in [`wholes`], behind short locks. Which it is
-//! depends on the limit alone, and nobody outside can tell.
+//! depends on the limit alone, and nobody outside can tell. States of configured rules and states of limits that callers bring
+//! along have a [`partition`] of the memory each.
+//!
+//! **At the cap** a key makes room that has used little of its limit, never one that is near it. Where no key may go, new keys
+//! share [`coarse`] counters. `docs/adr/0001-eviction.md` says why.
 
 mod all_or_nothing;
 mod charge;
+mod coarse;
 mod key;
+mod partition;
 mod wholes;
 
 use std::slice;
@@ -19,9 +25,9 @@ use tollgate_core::{
 pub use charge::Charge;
 pub use key::Key;
 use key::KeyHasher;
-use wholes::Wholes;
+use partition::Partition;
 
-use crate::table::{Table, Tag};
+use crate::table::{Level, Table, Tag};
 
 /// How many keys of a batch are being fetched from memory while one is decided: enough to hide its latency, and no more
 /// than a core can have under way.
@@ -41,19 +47,33 @@ pub struct LedgerSettings {
     /// Of which this much is kept for states that do not fit a word: sub-windows, logs, concurrency, and windows of
     /// very large numbers.
     pub wholes_bytes: usize,
+    /// And this many percent for limits that callers bring along: they never take the room of configured rules, nor the other way
+    /// round. At least 256 KiB, whatever the percentage.
+    pub callers_percent: u8,
     /// Room for so many keys is made ready at once; zero starts small. More keys than expected are no problem.
     pub keys_expected: usize,
 }
 
 impl LedgerSettings {
-    /// A ledger of at most so many bytes, an eighth of them for states that do not fit a word.
+    /// The least that is kept for limits that callers bring along.
+    const CALLERS_BYTES_MIN: usize = 256 << 10;
+    /// The part of a cap for states that do not fit a word: one in so many.
+    const WHOLES_ONE_IN: usize = 8;
+
+    /// A ledger of at most so many bytes: an eighth for states that do not fit a word, 12 % for limits that callers bring along,
+    /// the rest for configured rules.
     pub const fn with_cap(cap_bytes: usize) -> LedgerSettings {
-        LedgerSettings { cap_bytes, wholes_bytes: cap_bytes / 8, keys_expected: 0 }
+        let wholes_bytes = cap_bytes / LedgerSettings::WHOLES_ONE_IN;
+        LedgerSettings { cap_bytes, wholes_bytes, callers_percent: 12, keys_expected: 0 }
+    }
+
+    fn callers_bytes(&self) -> usize {
+        (self.cap_bytes / 100 * usize::from(self.callers_percent)).max(LedgerSettings::CALLERS_BYTES_MIN)
     }
 }
 
 impl Default for LedgerSettings {
-    /// One gibibyte: some 40 million keys.
+    /// One gibibyte: some 35 million keys.
     fn default() -> LedgerSettings {
         LedgerSettings::with_cap(1 << 30)
     }
@@ -71,10 +91,15 @@ pub enum LedgerError {
         bytes_min: usize,
     },
     /// The part is larger than the whole.
-    #[error("{wholes_bytes} bytes for whole states do not fit into a cap of {cap_bytes} bytes")]
-    WholesTooLarge {
-        /// The part asked for.
+    #[error(
+        "{wholes_bytes} bytes for whole states and {callers_bytes} for callers' own limits do not fit into a cap of \
+         {cap_bytes} bytes"
+    )]
+    PartsTooLarge {
+        /// The part asked for whole states.
         wholes_bytes: usize,
+        /// The part asked for callers' own limits.
+        callers_bytes: usize,
         /// The whole.
         cap_bytes: usize,
     },
@@ -100,8 +125,13 @@ pub struct Stats {
     pub bytes: usize,
     /// Idle keys forgotten, which costs nobody anything.
     pub reclaimed: u64,
-    /// Keys forgotten because the cap was reached although they had used something: each has gained at most that.
+    /// Keys forgotten because the cap was reached although they had used something: each has gained at most that, and had used
+    /// less than seven eighths of its limit.
     pub evicted: u64,
+    /// Decisions on new keys by a counter that they share with others, because the cap was reached and no key could be forgotten.
+    pub coarse: u64,
+    /// Denials because there was no room to count: new holders, keys that have to grow, and new keys beyond the shared counters.
+    pub refused: u64,
 }
 
 /// A key that the ledger holds, as [`Ledger::for_each`] shows it.
@@ -133,8 +163,8 @@ impl Entry {
 /// The in-process table of all keys. Shared by reference between threads.
 pub struct Ledger {
     hasher: KeyHasher,
-    words: Table,
-    wholes: Wholes,
+    rules: Partition,
+    callers: Partition,
     /// Held while the counts of a key are carried over to another limit: for each key the same one of them.
     carrying: [Mutex<()>; CARRYING],
 }
@@ -142,23 +172,32 @@ pub struct Ledger {
 impl Ledger {
     /// An empty ledger.
     pub fn new(settings: LedgerSettings) -> Result<Ledger, LedgerError> {
-        let LedgerSettings { cap_bytes, wholes_bytes, keys_expected } = settings;
-        let words_bytes = cap_bytes
-            .checked_sub(wholes_bytes)
-            .ok_or(LedgerError::WholesTooLarge { wholes_bytes, cap_bytes })?;
+        let LedgerSettings { cap_bytes, wholes_bytes, keys_expected, .. } = settings;
+        let callers_bytes = settings.callers_bytes();
+        let rules_bytes = cap_bytes
+            .checked_sub(callers_bytes)
+            .filter(|&bytes| bytes >= wholes_bytes)
+            .ok_or(LedgerError::PartsTooLarge { wholes_bytes, callers_bytes, cap_bytes })?;
+        let callers_wholes_bytes = callers_bytes / LedgerSettings::WHOLES_ONE_IN;
         Ok(Ledger {
             hasher: KeyHasher::random()?,
-            words: Table::new(words_bytes, keys_expected)?,
-            wholes: Wholes::new(wholes_bytes),
+            rules: Partition::new(rules_bytes, wholes_bytes, keys_expected)?,
+            callers: Partition::new(callers_bytes, callers_wholes_bytes, 0)?,
             carrying: std::array::from_fn(|_| Mutex::new(())),
         })
     }
 
-    /// The key of these bytes in this ledger. Encode what identifies a counter without ambiguity: the rule, then
-    /// each part with its length.
+    /// The key of these bytes in this ledger, under limits of configured rules. Encode what identifies a counter without
+    /// ambiguity: the rule, then each part with its length.
     #[inline]
     pub fn key(&self, bytes: &[u8]) -> Key {
         self.hasher.key(bytes)
+    }
+
+    /// The key of these bytes under limits that callers bring along, which have a part of the memory of their own.
+    #[inline]
+    pub fn key_of_caller(&self, bytes: &[u8]) -> Key {
+        self.hasher.key(bytes).of_caller()
     }
 
     /// Decides one charge.
@@ -190,12 +229,7 @@ impl Ledger {
             now: key.time(limit, refund.now),
             ..refund
         };
-        if limit.packs() {
-            let give_back = |word| (word != 0).then(|| limit.give_back_word(word, refund));
-            self.words.update(key.tag(limit), now.ticks(), give_back);
-        } else {
-            self.wholes.update(key.tag(limit), limit, now, |state| limit.give_back(state, refund));
-        }
+        self.partition(key).give_back(key.tag(limit), limit, refund, now);
     }
 
     /// Asks a concurrency limit for units to hold, and says under which name they are held. Other limits have nothing
@@ -204,19 +238,13 @@ impl Ledger {
         let Limit::Concurrency(concurrency) = limit else {
             return (self.decide(&Charge::take(key, limit, cost), now), None);
         };
-        self.wholes.update(key.tag(limit), limit, now, |state| match state {
-            State::Concurrency(holders) => concurrency.acquire(holders, cost, now),
-            _ => (limit.decide(state, Ask::take(cost, now)), None),
-        })
+        self.partition(key).acquire((key.tag(limit), limit, concurrency), cost, now)
     }
 
     /// Ends a hold. False if there is none of that name: released before, or past its deadline.
     pub fn release(&self, key: Key, limit: &Limit, holder: Holder, now: Time) -> bool {
         let Limit::Concurrency(concurrency) = limit else { return false };
-        self.wholes.update(key.tag(limit), limit, now, |state| match state {
-            State::Concurrency(holders) => concurrency.release(holders, holder, now),
-            _ => false,
-        })
+        self.partition(key).release((key.tag(limit), limit, concurrency), holder, now)
     }
 
     /// A rule has changed so much that its states cannot be read with the new numbers: carries over what the key had used under
@@ -242,12 +270,7 @@ impl Ledger {
 
     /// What is remembered of a key, if anything.
     pub fn read(&self, key: Key, limit: &Limit) -> Option<State> {
-        if limit.packs() {
-            let word = self.words.update(key.tag(limit), 0, |_| None);
-            (word != 0).then(|| limit.unpack(word))
-        } else {
-            self.wholes.read(key.tag(limit))
-        }
+        self.partition(key).read(key, limit)
     }
 
     /// How many units of a limit a key has used.
@@ -262,48 +285,44 @@ impl Ledger {
 
     /// Shows every entry. Those that come, go or move meanwhile may be missed or seen twice.
     pub fn for_each(&self, mut visit: impl FnMut(&Entry)) {
-        self.words.for_each(|tag, word| visit(&Entry { tag, held: Held::Word(word) }));
-        self.wholes.for_each(|tag, state| visit(&Entry { tag, held: Held::Whole(state.clone()) }));
+        for Partition { words, wholes, .. } in [&self.rules, &self.callers] {
+            words.for_each(|tag, word| visit(&Entry { tag, held: Held::Word(word) }));
+            wholes.for_each(|tag, state| visit(&Entry { tag, held: Held::Whole(state.clone()) }));
+        }
     }
 
     /// Does ahead of time what decisions would otherwise wait for: has memory provided for growing, and sweeps idle states
     /// that do not fit a word. Meant for a background thread, every millisecond or so; a ledger that is never tended works all the same.
     pub fn tend(&self, now: Time) {
-        self.words.tend();
-        self.wholes.tend(now);
+        self.rules.tend(now);
+        self.callers.tend(now);
     }
 
     /// Numbers for metrics.
     pub fn stats(&self) -> Stats {
-        let (words, wholes) = (self.words.stats(), self.wholes.stats());
-        Stats {
-            keys: words.slots_in_use + wholes.keys,
-            bytes: words.bytes + wholes.bytes,
-            reclaimed: words.reclaimed + wholes.reclaimed,
-            evicted: words.evicted + wholes.evicted,
-        }
+        let mut stats = Stats::default();
+        self.rules.add_to(&mut stats);
+        self.callers.add_to(&mut stats);
+        stats
     }
 
     /// Decides a charge and writes the answer where it is wanted: an answer that is written and then copied in larger
     /// pieces makes the processor wait.
     #[inline]
     fn decide_into(&self, decision: &mut Decision, charge: &Charge<'_>, now: Time) {
-        if charge.limit.visit_packed(DecideWord { table: &self.words, decision, charge, now }).is_none() {
-            *decision = self.decide_whole(charge, now);
-        }
+        self.partition(charge.key).decide_into(decision, charge, now);
     }
 
-    fn decide_whole(&self, charge: &Charge<'_>, now: Time) -> Decision {
-        let Charge { key, limit, cost, intent, .. } = *charge;
-        let ask = Ask { cost, now: key.time(limit, now), intent };
-        self.wholes.update(key.tag(limit), limit, now, |state| limit.decide(state, ask))
+    #[inline]
+    fn partition(&self, key: Key) -> &Partition {
+        if key.is_of_caller() { &self.callers } else { &self.rules }
     }
 
     /// Has the memory fetched that deciding these charges will look at. For callers that have something else to do before they decide.
     #[inline]
     pub fn prefetch(&self, charges: &[Charge<'_>]) {
         for charge in charges {
-            self.words.prefetch(charge.key.tag(charge.limit));
+            self.partition(charge.key).words.prefetch(charge.key.tag(charge.limit));
         }
     }
 
@@ -317,12 +336,7 @@ impl Ledger {
 
     /// Forgets what a key has used, and says what it was.
     fn remove(&self, key: Key, limit: &Limit) -> Option<State> {
-        let tag = key.tag(limit);
-        if limit.packs() {
-            self.words.remove(tag).map(|word| limit.unpack(word))
-        } else {
-            self.wholes.remove(tag)
-        }
+        self.partition(key).remove(key, limit)
     }
 }
 
@@ -335,17 +349,20 @@ struct DecideWord<'a> {
 }
 
 impl PackedVisitor for DecideWord<'_> {
-    type Answer = ();
+    /// False if there is no room for a new key, and nothing was decided.
+    type Answer = bool;
 
     #[inline]
-    fn visit<A: Packed>(self, algorithm: &A, shape: u64) {
+    fn visit<A: Packed>(self, algorithm: &A, shape: u64) -> bool {
         let Charge { key, cost, intent, .. } = *self.charge;
         let ask = Ask { cost, now: key.time_of(algorithm, self.now), intent };
         let moment = algorithm.moment(ask.now);
         let next = |word| algorithm.next_word(word, ask, moment);
         let (tag, now) = (key.tag_of(shape), self.now.ticks());
-        let word = self.table.update(tag, now, next);
-        *self.decision = algorithm.decide_word(word, ask, moment);
+        let Some(seen) = self.table.apply(tag, now, next) else { return false };
+        *self.decision = algorithm.decide_word(seen.state, ask, moment);
+        self.table.mark(tag, &seen, Level::of(self.decision));
+        true
     }
 }
 

@@ -8,12 +8,15 @@
 //! **Where room comes from.** A new key takes the first slot on its way that is idle (its word is not above
 //! `now`: forgetting it is free) or empty. As the table fills, every new key does a share of the [`upkeep`]: first
 //! idle keys are swept out, and when that is not enough the table grows by a quarter ([`growth`]). A table that
-//! may not grow any more lets the smallest word nearby make room, and counts it.
+//! may not grow any more lets the key nearby go that has used the least part of its limit ([`eviction`], [`level`]), and
+//! counts it. If all keys nearby are near their limits, the new key gets no slot.
 
 mod arena;
 mod counters;
+mod eviction;
 mod geometry;
 mod growth;
+mod level;
 mod line;
 mod locks;
 mod upkeep;
@@ -22,9 +25,10 @@ use arena::Arena;
 pub use arena::prefetch;
 use counters::{SlotCount, Tally};
 use geometry::Geometry;
-use line::{Found, Line, SLOTS};
+use line::{Changed, Found, Line, Occupant, SLOTS};
 use locks::{Held, Locks};
 
+pub(crate) use level::Level;
 pub(crate) use line::Tag;
 
 use crate::ledger::LedgerError;
@@ -39,8 +43,6 @@ const DISPLACEMENT_MAX: usize = if cfg!(loom) { 2 } else { 512 };
 const LINES_MIN: u32 = if cfg!(loom) { 1 } else { 1024 };
 /// The share of slots to be in use, in percent, when a table is sized for an expected number of keys.
 const EXPECT_AT: usize = 62;
-/// The lines around its home in which a new key looks for the least used, when there is no room.
-const SAMPLE_LINES: usize = if cfg!(loom) { 2 } else { 4 };
 
 pub(crate) struct Table {
     /// [`Geometry`], packed. Written under `growing` and the locks of the lines that change their home.
@@ -72,6 +74,18 @@ struct Place {
     slot: usize,
 }
 
+/// What [`Table::apply`] has seen of a key.
+pub(crate) struct Seen {
+    /// The state that the last step was applied to; zero if the key was not known.
+    pub(crate) state: u64,
+    /// Where the key stands now, if it has a slot, and at which level.
+    at: Option<(Place, Level)>,
+}
+
+impl Seen {
+    const NOTHING: Seen = Seen { state: 0, at: None };
+}
+
 /// A slot that a new key may have.
 struct Room {
     line: usize,
@@ -97,8 +111,7 @@ impl Table {
         let lines_max = (bytes_max / Table::LINE_BYTES).saturating_sub(DISPLACEMENT_MAX);
         let lines_max = u32::try_from(lines_max).unwrap_or(u32::MAX);
         if lines_max < LINES_MIN {
-            let bytes_min = (LINES_MIN as usize + DISPLACEMENT_MAX) * Table::LINE_BYTES;
-            return Err(LedgerError::CapTooSmall { bytes: bytes_max, bytes_min });
+            return Err(LedgerError::CapTooSmall { bytes: bytes_max, bytes_min: Table::BYTES_MIN });
         }
         let expected = keys_expected.div_ceil(SLOTS).saturating_mul(100) / EXPECT_AT;
         let lines = u32::try_from(expected).unwrap_or(u32::MAX).clamp(LINES_MIN, lines_max);
@@ -120,16 +133,57 @@ impl Table {
         Ok(table)
     }
 
+    /// The least that a table can be made of.
+    pub(crate) const BYTES_MIN: usize = (LINES_MIN as usize + DISPLACEMENT_MAX) * Table::LINE_BYTES;
+
+    /// The slots of a table of so many bytes.
+    pub(crate) fn slots_within(bytes: usize) -> usize {
+        (bytes / Table::LINE_BYTES).saturating_sub(DISPLACEMENT_MAX) * SLOTS
+    }
+
     /// Applies `step` to the state of `tag`: it sees the state (zero if the key is not known), and what it answers, if
     /// anything, is stored. It may be called more than once; the last call counts. Returns the state that call saw, from
-    /// which everything else about it can be told: a pure step needs to carry nothing out of the loop.
+    /// which everything else about it can be told: a pure step needs to carry nothing out of the loop. None if the key is new
+    /// and there is no room for it: nothing is stored then.
+    ///
+    /// Whoever stores something calls [`Table::mark`] next, so that the table knows whom to spare.
     #[inline]
-    pub(crate) fn update(&self, tag: Tag, now: u64, mut step: impl FnMut(u64) -> Option<u64>) -> u64 {
-        let place = self.locate(tag);
-        let changed = place.and_then(|place| self.arena.line(place.line).change(place.slot, tag, &mut step));
-        match changed {
-            Some(state) => state,
-            None => self.update_unknown(tag, now, &mut step),
+    pub(crate) fn apply(&self, tag: Tag, now: u64, mut step: impl FnMut(u64) -> Option<u64>) -> Option<Seen> {
+        if let Some(place) = self.locate(tag)
+            && let Some(changed) = self.arena.line(place.line).change(place.slot, tag, &mut step)
+        {
+            let Changed { state, level } = changed;
+            return Some(Seen { state, at: Some((place, level)) });
+        }
+        self.apply_to_unknown(tag, now, &mut step)
+    }
+
+    /// As [`Table::apply`], for steps that store nothing where the key is not known: there is always room for them.
+    #[inline]
+    pub(crate) fn update(&self, tag: Tag, now: u64, step: impl FnMut(u64) -> Option<u64>) -> u64 {
+        self.apply(tag, now, step).map_or(0, |seen| seen.state)
+    }
+
+    /// Notes how much of its limit a key has used that was just decided on.
+    #[inline]
+    pub(crate) fn mark(&self, tag: Tag, seen: &Seen, level: Level) {
+        if let Some((place, marked)) = &seen.at
+            && marked.gives_way_to(level)
+            && !self.arena.line(place.line).mark(place.slot, tag, *marked, level)
+        {
+            self.mark_again(tag, level);
+        }
+    }
+
+    /// Marks a key that has moved since it was seen, or that another thread has marked meanwhile. Once: the next decision does it
+    /// if it moves again.
+    #[cold]
+    fn mark_again(&self, tag: Tag, level: Level) {
+        let Some(Place { line, slot }) = self.locate(tag) else { return };
+        let line = self.arena.line(line);
+        let marked = line.level(slot);
+        if marked.gives_way_to(level) {
+            line.mark(slot, tag, marked, level);
         }
     }
 
@@ -177,7 +231,8 @@ impl Table {
     pub(crate) fn for_each(&self, mut visit: impl FnMut(Tag, u64)) {
         let lines = self.geometry().lines_in_use() as usize + DISPLACEMENT_MAX;
         for line in (0..lines).map(|line| self.arena.line(line)) {
-            (0..SLOTS).filter_map(|slot| line.read(slot)).for_each(|(tag, state)| visit(tag, state));
+            let occupants = (0..SLOTS).filter_map(|slot| line.read(slot));
+            occupants.for_each(|Occupant { tag, state, .. }| visit(tag, state));
         }
     }
 
@@ -200,41 +255,39 @@ impl Table {
 
     /// The slow path: the key is new, or was moving when it was searched for. Compiled once, for any step.
     #[cold]
-    fn update_unknown(&self, tag: Tag, now: u64, mut step: &mut dyn FnMut(u64) -> Option<u64>) -> u64 {
+    fn apply_to_unknown(
+        &self,
+        tag: Tag,
+        now: u64,
+        mut step: &mut dyn FnMut(u64) -> Option<u64>,
+    ) -> Option<Seen> {
         let mut wait = Wait::default();
         loop {
             let (home, mut held) = self.hold_home(tag);
             let mut must_grow = false;
             match self.probe(tag, home, now, &mut held) {
-                Probe::Here(Place { line, slot }) => {
-                    let line = self.arena.line(line);
-                    if let Some(state) = line.change(slot, tag, &mut step) {
-                        return state;
+                Probe::Here(place) => {
+                    let line = self.arena.line(place.line);
+                    if let Some(Changed { state, level }) = line.change(place.slot, tag, &mut step) {
+                        return Some(Seen { state, at: Some((place, level)) });
                     }
                     // Under the lock, only a word that by chance equals the tag can look like none. Start it anew.
-                    line.own(slot, tag, 0);
+                    line.own(place.slot, tag, line.level(place.slot), 0);
                 }
-                Probe::Absent(Some(room)) => {
-                    let Some(state) = step(0) else { return 0 };
+                Probe::Absent(room) => {
+                    let Some(state) = step(0) else { return Some(Seen::NOTHING) };
                     sync::gap(); // Others may wake the idle key whose slot this is.
-                    if self.place(tag, state, &room, home) {
-                        // One goes for each that comes, also where it got a slot that somebody left: else the last free slots
-                        // would fill up, and every way become long. Relaxed: who sees it late lets one stay.
-                        if room.idle.is_none() && self.full.load(Ordering::Relaxed) {
-                            self.evict_near(home, tag, now, &mut held);
-                        }
+                    must_grow = room.is_none() && self.geometry().can_grow();
+                    if !must_grow && !self.makes_room(room.as_ref(), home, now, &mut held) {
                         drop(held);
                         self.keep_up(now, home);
-                        return 0;
+                        return None;
                     }
-                }
-                Probe::Absent(None) => {
-                    if step(0).is_none() {
-                        return 0;
-                    }
-                    must_grow = self.geometry().can_grow();
-                    if !must_grow {
-                        self.evict_near(home, tag, now, &mut held);
+                    if let Some(room) = room.filter(|room| self.place(tag, state, room, home)) {
+                        drop(held);
+                        self.keep_up(now, home);
+                        let place = Place { line: room.line, slot: room.slot };
+                        return Some(Seen { state: 0, at: Some((place, Level::LOWEST)) });
                     }
                 }
                 Probe::Blocked => {}
@@ -244,6 +297,18 @@ impl Table {
                 self.grow(now);
             }
             wait.pause();
+        }
+    }
+
+    /// Whether a new key may have the room that was found, or may look for room once more. In a full table one key goes for each
+    /// that comes, also where there is a slot that another key left: else the last free slots would fill up, and every way
+    /// become long. An idle key's slot costs no other key anything.
+    fn makes_room(&self, room: Option<&Room>, home: usize, now: u64, held: &mut Held<'_>) -> bool {
+        match room {
+            Some(Room { idle: Some(_), .. }) => true,
+            // Relaxed: who sees it late lets one stay.
+            Some(_) if !self.full.load(Ordering::Relaxed) => true,
+            _ => self.evict_near(home, now, held),
         }
     }
 
@@ -282,33 +347,13 @@ impl Table {
     /// A slot that a new key may have: one that is idle or gone rather than an empty one.
     fn room_in(line: &Line, index: usize, now: u64) -> Option<Room> {
         let idle = (0..SLOTS).find_map(|slot| match line.read(slot) {
-            Some((_, state)) => (state <= now).then_some(Room { line: index, slot, idle: Some(state) }),
+            Some(Occupant { state, .. }) => {
+                (state <= now).then_some(Room { line: index, slot, idle: Some(state) })
+            }
             None => line.is_gone(slot).then_some(Room { line: index, slot, idle: None }),
         });
         let empty = || (0..SLOTS).find(|&slot| line.is_empty(slot));
         idle.or_else(|| empty().map(|slot| Room { line: index, slot, idle: None }))
-    }
-
-    /// Lets the least used key of a sample go, other than `spared`: the smallest word is the one whose loss forgives
-    /// least.
-    fn evict_near(&self, home: usize, spared: Tag, now: u64, held: &mut Held<'_>) {
-        let sample = (home..home + SAMPLE_LINES).filter(|&line| held.and(line));
-        let places = sample.flat_map(|line| (0..SLOTS).map(move |slot| Place { line, slot }));
-        let states = places.filter_map(|place| {
-            let (tag, state) = self.arena.line(place.line).read(place.slot)?;
-            (tag != spared).then_some((state, place))
-        });
-        let Some((state, place)) = states.min_by_key(|(state, _)| *state) else { return };
-        sync::gap();
-        let line = self.arena.line(place.line);
-        if line.take_if(place.slot, state) {
-            self.slots_in_use.add(home, -isize::from(line.leave(place.slot)));
-            if state > now {
-                self.tally.add_evicted(home);
-            } else {
-                self.tally.add_reclaimed(home);
-            }
-        }
     }
 
     /// Gives the room found to the new key. False if it is no longer to be had.
@@ -320,7 +365,7 @@ impl Table {
             }
             self.tally.add_reclaimed(home);
         }
-        self.slots_in_use.add(home, isize::from(line.own(room.slot, tag, state)));
+        self.slots_in_use.add(home, isize::from(line.own(room.slot, tag, Level::LOWEST, state)));
         true
     }
 }

@@ -62,7 +62,9 @@ impl Load {
             (Room::Scarce, Load::Growth) => (CAP_AMPLE_BYTES, 0),
             (Room::Scarce, Load::Reclaim | Load::Evict) => (keys * CAP_SCARCE_BYTES_PER_KEY, keys),
         };
-        Ok(LedgerSettings { cap_bytes, wholes_bytes: 0, keys_expected })
+        // What other parts of a ledger take of a cap comes on top.
+        let with_cap = LedgerSettings::with_cap(cap_bytes / 97 * 100);
+        Ok(LedgerSettings { wholes_bytes: 0, callers_percent: 1, keys_expected, ..with_cap })
     }
 
     /// A limit whose units come back while a tenth of the keys pass by, or not within the whole load. The control has

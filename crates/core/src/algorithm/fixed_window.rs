@@ -85,6 +85,11 @@ impl FixedWindow {
         self.windows.at(moment)
     }
 
+    /// The units of a window, and the length of the longest window.
+    pub(crate) fn units_per_window_max(&self) -> (u64, Span) {
+        (self.units, self.windows.length_max())
+    }
+
     /// The limit of a node that has this share of the units.
     pub(crate) fn share(&self, share: Share) -> FixedWindow {
         FixedWindow { units: share.of(self.units), ..self.clone() }

@@ -83,6 +83,11 @@ impl SlidingLog {
         Some(SlidingLog { units, ..*self })
     }
 
+    /// The units of a period, and the period.
+    pub(crate) fn units_per_period(&self) -> (u64, Span) {
+        (self.units, self.period)
+    }
+
     /// The limit of a node that has this share of the units.
     pub(crate) fn share(&self, share: Share) -> SlidingLog {
         SlidingLog { units: share.of(self.units), ..*self }

@@ -167,6 +167,11 @@ impl SlidingWindow {
         self.period.at(moment)
     }
 
+    /// The units of a period, and the period.
+    pub(crate) fn units_per_period(&self) -> (u64, Span) {
+        (self.units, self.period.span())
+    }
+
     /// The limit of a node that has this share of the units.
     pub(crate) fn share(&self, share: Share) -> SlidingWindow {
         SlidingWindow { units: share.of(self.units), ..*self }

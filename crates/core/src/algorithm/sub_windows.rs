@@ -166,6 +166,11 @@ impl SubWindows {
         self.sub_period.at(moment)
     }
 
+    /// The units of a period, and the period.
+    pub(crate) fn units_per_period(&self) -> (u64, Span) {
+        (self.units, self.period())
+    }
+
     /// The limit of a node that has this share of the units.
     pub(crate) fn share(&self, share: Share) -> SubWindows {
         SubWindows { units: share.of(self.units), ..*self }

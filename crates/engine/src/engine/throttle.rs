@@ -73,7 +73,7 @@ impl Engine {
             let question = Question { key: counter.name, limit: counter.limit, act, account: None };
             Some((question, fleet.pin_of(iter::once(key))))
         });
-        let counter = self.ledger.key(bytes);
+        let counter = self.ledger.key_of_caller(bytes);
         // Who takes nothing is not counted.
         let is_seen = cost > 0 && !SAMPLER.with(|sampler| sampler.passes_over(1));
         let sample = is_seen.then(|| SAMPLER.with(|sampler| sampler.next(self.hot.gap_bits()))).flatten();

@@ -235,6 +235,16 @@ impl Exposition {
                 "Keys forgotten in use, for lack of memory.",
                 self.engine.ledger.evicted,
             ),
+            (
+                "ratelimit_ledger_coarse",
+                "Decisions on new keys by a counter that they share, for lack of memory.",
+                self.engine.ledger.coarse,
+            ),
+            (
+                "ratelimit_ledger_refused",
+                "Denials because there was no memory to count.",
+                self.engine.ledger.refused,
+            ),
             ("ratelimit_failopen", "Decisions to let pass because nobody could be asked.", self.failopen()),
         ];
         for (name, help, value) in alone {

@@ -26,7 +26,7 @@ use crate::tls::{Expiries, Expiry};
 const TOOK: Span = Span::from_ticks(700);
 
 fn text(metrics: &Metrics) -> String {
-    let ledger = Stats { keys: 3, bytes: 4_096, reclaimed: 2, evicted: 1 };
+    let ledger = Stats { keys: 3, bytes: 4_096, reclaimed: 2, evicted: 1, coarse: 6, refused: 5 };
     let hot = HotStats { hot: 3, leased: 2 };
     let reservations = ReservationStats {
         open: 2,
@@ -227,6 +227,12 @@ fn the_process() {
     # HELP ratelimit_ledger_evicted Keys forgotten in use, for lack of memory.
     # TYPE ratelimit_ledger_evicted counter
     ratelimit_ledger_evicted_total 1
+    # HELP ratelimit_ledger_coarse Decisions on new keys by a counter that they share, for lack of memory.
+    # TYPE ratelimit_ledger_coarse counter
+    ratelimit_ledger_coarse_total 6
+    # HELP ratelimit_ledger_refused Denials because there was no memory to count.
+    # TYPE ratelimit_ledger_refused counter
+    ratelimit_ledger_refused_total 5
     # HELP ratelimit_failopen Decisions to let pass because nobody could be asked.
     # TYPE ratelimit_failopen counter
     ratelimit_failopen_total 0

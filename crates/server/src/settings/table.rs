@@ -9,7 +9,7 @@ use super::networks::{hops, ipv6_prefix, networks};
 use super::pins::pins;
 use super::value::{
     SettingError, admin_hosts, boolean, bytes, count, duration, listen, log_format, log_level, meaningless,
-    rate, ratio, tls_mode, tokens,
+    percent, rate, ratio, tls_mode, tokens,
 };
 use crate::admin::AdminTokenSource;
 use crate::gate::PathForm;
@@ -148,6 +148,9 @@ settings! {
     "memory", "TOLLGATE_MEMORY", None, "SIZE",
         "The most memory that counters may take [default: 1GiB, or half of the memory of the machine or container if that is less]",
         |settings, text| { settings.memory = Some(bytes(text)?); Ok(()) };
+    "inline_limits_percent", "TOLLGATE_INLINE_LIMITS_PERCENT", None, "PERCENT",
+        "Percent of `memory` for limits that requests bring along: CL.THROTTLE, limits in descriptors [default: 12]",
+        |settings, text| { settings.gate.engine.ledger.callers_percent = percent(text)?; Ok(()) };
     "default_algorithm", "TOLLGATE_DEFAULT_ALGORITHM", None, "NAME",
         "The algorithm of limits that name none and have no burst: `sliding_window`, or `fixed_window` as envoyproxy/ratelimit counts [default: sliding_window]",
         |settings, text| { settings.gate.engine.default_algorithm = default_algorithm(text)?; Ok(()) };

@@ -25,11 +25,14 @@ fn listeners_are_addresses_ports_or_off() {
 fn sizes_and_times_have_units() {
     assert_eq!(set("memory", "64MiB").unwrap().memory, Some(64 << 20));
     assert_eq!(set("connections_memory", "8MiB").unwrap().connections_memory, Some(8 << 20));
+    assert_eq!(set("inline_limits_percent", "80").unwrap().gate.engine.ledger.callers_percent, 80);
     assert_eq!(set("drain_timeout", "250ms").unwrap().drain_timeout, Duration::from_millis(250));
     assert_eq!(set("drain_delay", "2").unwrap().drain_delay, Duration::from_secs(2));
     for (name, text) in [
         ("memory", "99999999999999999999GiB"),
         ("memory", "1TB"),
+        ("inline_limits_percent", "0"),
+        ("inline_limits_percent", "81"),
         ("drain_delay", "5h"),
         ("drain_delay", "-1s"),
     ] {

@@ -77,6 +77,12 @@ pub(super) fn ratio(text: &str) -> Result<f64, SettingError> {
     ratio.ok_or_else(|| meaningless(text, "a number from 0 to 1, such as 0.8"))
 }
 
+/// A percentage of something of which others need a part too.
+pub(super) fn percent(text: &str) -> Result<u8, SettingError> {
+    let percent = text.parse().ok().filter(|percent| (1..=80).contains(percent));
+    percent.ok_or_else(|| meaningless(text, "a whole number from 1 to 80"))
+}
+
 /// A size: `512MiB`, `1GiB`, or a number of bytes.
 pub(super) fn bytes(text: &str) -> Result<usize, SettingError> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());

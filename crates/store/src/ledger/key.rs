@@ -1,15 +1,15 @@
 //! Keys as keyed hashes, and what a collision costs.
 //!
-//! The table keeps 64 bits of a key, not the key. Two keys with the same hash share a counter, so whoever could choose
+//! The table keeps 61 bits of a key's hash, not the key. Two keys with the same hash share a counter, so whoever could choose
 //! collisions could eat somebody else's quota. The hash is rapidhash (its protected variant) with 512 random bits of secrets
 //! that each process draws when it starts and never shows, and no hash ever leaves the process.
 //!
-//! **By chance**: ten million keys at once contain a colliding pair with a probability of 3 in a million.
+//! **By chance**: ten million keys at once contain a colliding pair with a probability of 2 in 100,000.
 //!
-//! **By attack**: to hit one given victim without knowing the secrets is a matter of luck, 2^-64 per try: a million new keys
-//! every second for a year hit once in half a million such years. To learn about the secrets, an attacker would have to observe
+//! **By attack**: to hit one given victim without knowing the secrets is a matter of luck, 2^-61 per try: a million new keys
+//! every second for a year hit once in seventy thousand such years. To learn about the secrets, an attacker would have to observe
 //! hashes, and all there is to observe is whether two keys *of his own* share a counter. In a full table of 2^25 keys that is
-//! the case once in 2^15 fillings, and would then have to be noticed.
+//! the case once in 2^12 fillings, and would then have to be noticed.
 //!
 //! **What was weighed**: SipHash-1-3 is built to withstand attackers who see hashes, and costs 15 ns where rapidhash costs 4
 //! (`docs/performance.md`). Since nobody sees any, that is a third of a decision for a guarantee that nothing here needs. Who lets
@@ -25,10 +25,38 @@ use crate::authority::mix;
 use crate::table::Tag;
 
 /// A key of one ledger. Meaningless to any other.
+///
+/// ```text
+///    63                                        3 2  1 0
+///   +-------------------------------------------+----+-+
+///   | hash, as it stands in tags                | -  |c|    c: the limits of this key are brought along by callers
+///   +-------------------------------------------+----+-+
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Key(u64);
 
+/// The bit of a key that says which part of the memory its states are in. Tags have no room for it and need none.
+const OF_CALLER: u64 = 1;
+
 impl Key {
+    /// The same key under limits that callers bring along.
+    #[inline]
+    pub(crate) fn of_caller(self) -> Key {
+        Key(self.0 | OF_CALLER)
+    }
+
+    #[inline]
+    pub(crate) fn is_of_caller(self) -> bool {
+        self.0 & OF_CALLER != 0
+    }
+
+    /// The key that all keys of one of so many groups share, under the limit with this fingerprint.
+    pub(crate) fn in_group(self, fingerprint: u64, groups: u64) -> Key {
+        // Other bits than those that choose a slot in the table.
+        let group = (self.0 >> 8) % groups;
+        Key(mix(fingerprint.wrapping_add(mix(group))) & !OF_CALLER)
+    }
+
     /// Where the key's state under `limit` is kept. States that cannot be read with each other's numbers are kept
     /// apart, so a word is never misread.
     #[inline]
@@ -80,7 +108,7 @@ impl KeyHasher {
         const AVALANCHE: bool = true;
         const COMPACT: bool = true;
         const PROTECTED: bool = true;
-        Key(rapidhash_v3_inline::<AVALANCHE, COMPACT, PROTECTED>(bytes, &self.secrets))
+        Key(rapidhash_v3_inline::<AVALANCHE, COMPACT, PROTECTED>(bytes, &self.secrets) & !OF_CALLER)
     }
 }
 

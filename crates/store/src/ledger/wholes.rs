@@ -1,8 +1,17 @@
 //! States that do not fit a word: hash maps behind many short locks, within a cap of bytes.
 //!
 //! Each new state looks at two others in turn and forgets those that are idle, so that nothing has to be swept in one go.
-//! Over the cap, the first to become idle of a few is forgotten early, and counted. Many shards keep both the
-//! locks and the rehashing of a map that grows short.
+//! Many shards keep both the locks and the rehashing of a map that grows short.
+//!
+//! ```text
+//!   bytes   0 .......................................... 15/16 ............ all
+//!             new keys and growing states get room       new keys: only if a little used state goes for them
+//!                                                         states that are there grow until all is taken
+//! ```
+//!
+//! Of a few states, the one that has used the least part of its limit makes room, and is counted. A state at its limit or near it
+//! never goes for a new key, nor does one that names holders: their permits have to be releasable. If all are such, the new
+//! key gets no room. The last sixteenth is for states that are there already; when that is taken too, they may not grow.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -11,13 +20,19 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tollgate_core::{Limit, State, Time};
 
-use crate::table::Tag;
+use crate::table::{Level, Tag};
 
 const SHARDS: usize = 1024;
 /// States looked at, for each new one, whether they are idle.
 const LOOKED_AT: usize = 2;
-/// States of which the one that would be idle first is forgotten when there is no room.
+/// States of one shard of which the least used is forgotten when there is no room.
 const SAMPLE: usize = 8;
+/// Shards in a row whose samples have nothing to forget, after which there is no room.
+const SHARDS_TRIED: usize = 16;
+/// Room is made for a new key before it is looked at: for a few states of the usual size, since other threads bring keys too.
+const NEW_KEYS_BYTES: usize = 4 << 10;
+/// The part of the memory that is kept for states that grow: one in so many.
+const KEPT_ONE_IN: usize = 16;
 /// Memory of an entry beside what its state holds: a slot of the map at its usual load, and one of the queue.
 const ENTRY_BYTES: usize = 2 * size_of::<(u64, Entry)>() + size_of::<u64>();
 
@@ -48,9 +63,49 @@ struct Shard {
 struct Entry {
     state: State,
     idle_at: Time,
+    level: Level,
+}
+
+/// Why a state is not stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NoRoom {
+    /// The key is new, and all states that could go for it are near their limits.
+    ForKey,
+    /// The key is known, and its state would have to grow.
+    ToGrow,
 }
 
 impl Entry {
+    /// Applies a step, if it may make the state larger or does not.
+    fn change<R>(
+        &mut self,
+        limit: &Limit,
+        must_not_grow: bool,
+        step: impl FnOnce(&mut State) -> (R, Level),
+    ) -> Result<R, NoRoom> {
+        let (answer, level) = if must_not_grow {
+            let mut changed = self.state.clone();
+            let (answer, level) = step(&mut changed);
+            if changed.heap_bytes() > self.state.heap_bytes() {
+                return Err(NoRoom::ToGrow);
+            }
+            self.state = changed;
+            (answer, level)
+        } else {
+            step(&mut self.state)
+        };
+        self.level = level;
+        self.idle_at = limit.expires_at(&self.state);
+        Ok(answer)
+    }
+
+    /// How bad it is to forget this: idle states first, then those that have used the least part of their limits, then those
+    /// that would be idle first. None where it must not be.
+    fn loss(&self, now: Time) -> Option<(bool, Level, Time)> {
+        let is_idle = self.idle_at <= now;
+        (is_idle || self.level < Level::NEAR).then_some((!is_idle, self.level, self.idle_at))
+    }
+
     fn bytes(&self) -> usize {
         ENTRY_BYTES + self.state.heap_bytes()
     }
@@ -88,36 +143,47 @@ impl Wholes {
         }
     }
 
-    /// Applies `step` to the state of `tag`, or to that of a key never seen, and keeps it if there is anything to keep.
+    /// Applies `step` to the state of `tag`, or to that of a key never seen, and keeps it if there is anything to keep. Beside its
+    /// answer, the step says how much of its limit the key has used then. An error means that nothing has changed.
     pub(super) fn update<R>(
         &self,
         tag: Tag,
         limit: &Limit,
         now: Time,
-        step: impl FnOnce(&mut State) -> R,
-    ) -> R {
+        step: impl FnOnce(&mut State) -> (R, Level),
+    ) -> Result<R, NoRoom> {
         let mut shard = self.shard(tag);
+        if self.is_crowded(NEW_KEYS_BYTES) && !shard.entries.contains_key(&tag.number()) {
+            // Others are locked one after the other, so this one is let go.
+            drop(shard);
+            self.make_room(now);
+            shard = self.shard(tag);
+        }
         if let Some(entry) = shard.entries.get_mut(&tag.number()) {
             let bytes_before = entry.bytes();
-            let answer = step(&mut entry.state);
-            entry.idle_at = limit.expires_at(&entry.state);
+            let answer = entry.change(limit, self.is_over(), step)?;
             let bytes = entry.bytes();
             drop(shard);
-            self.account(bytes, bytes_before);
-            return answer;
+            self.account(bytes, bytes_before, now);
+            return Ok(answer);
         }
         let mut state = limit.fresh();
-        let answer = step(&mut state);
-        let entry = Entry { idle_at: limit.expires_at(&state), state };
+        let (answer, level) = step(&mut state);
+        let entry = Entry { idle_at: limit.expires_at(&state), state, level };
         if entry.idle_at > now {
             let freed = self.reclaim(&mut shard, LOOKED_AT, now);
             let bytes = entry.bytes();
+            if self.is_crowded(bytes.saturating_sub(freed)) {
+                drop(shard);
+                self.account(0, freed, now);
+                return Err(NoRoom::ForKey);
+            }
             shard.entries.insert(tag.number(), entry);
             shard.round.push_back(tag.number());
             drop(shard);
-            self.account(bytes, freed);
+            self.account(bytes, freed, now);
         }
-        answer
+        Ok(answer)
     }
 
     pub(super) fn read(&self, tag: Tag) -> Option<State> {
@@ -129,7 +195,7 @@ impl Wholes {
         let entry = shard.entries.remove(&tag.number())?;
         shard.round.retain(|&other| other != tag.number());
         drop(shard);
-        self.account(0, entry.bytes());
+        self.free(entry.bytes());
         Some(entry.state)
     }
 
@@ -146,7 +212,7 @@ impl Wholes {
         let all = shard.round.len();
         let freed = self.reclaim(&mut shard, all, now);
         drop(shard);
-        self.account(0, freed);
+        self.free(freed);
     }
 
     pub(super) fn stats(&self) -> WholesStats {
@@ -180,30 +246,64 @@ impl Wholes {
         bytes
     }
 
-    /// Notes that `freed` bytes have become `taken` bytes, and makes room until the cap holds again. To be called with no
-    /// shard locked: it locks one after the other.
-    fn account(&self, taken: usize, freed: usize) {
-        // Relaxed: a count orders nothing. Wraps around and back if others free what this thread has not counted yet.
+    /// More than all is taken.
+    fn is_over(&self) -> bool {
+        self.bytes_in_use() > self.bytes_max
+    }
+
+    /// With so many bytes more, what is for new keys would be taken.
+    fn is_crowded(&self, bytes: usize) -> bool {
+        self.bytes_in_use().saturating_add(bytes) > self.bytes_max - self.bytes_max / KEPT_ONE_IN
+    }
+
+    fn bytes_in_use(&self) -> usize {
+        // Relaxed, here and below: a count orders nothing. It is below zero for a moment if one thread frees what another has
+        // not counted yet.
+        usize::try_from(self.bytes.load(Ordering::Relaxed).cast_signed()).unwrap_or(0)
+    }
+
+    fn free(&self, bytes: usize) {
+        self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    /// Notes that `freed` bytes have become `taken` bytes, and makes room if there is little left. To be called with no shard
+    /// locked: it locks one after the other.
+    fn account(&self, taken: usize, freed: usize, now: Time) {
         self.bytes.fetch_add(taken.wrapping_sub(freed), Ordering::Relaxed);
-        let is_over = || self.bytes.load(Ordering::Relaxed).cast_signed() > self.bytes_max.cast_signed();
-        let mut empty_shards = 0;
-        while is_over() && empty_shards < SHARDS {
-            let shard = &self.shards[self.hand.fetch_add(1, Ordering::Relaxed) % SHARDS];
-            let evicted = Wholes::evict(&mut lock(shard));
-            empty_shards = if evicted.is_some() { 0 } else { empty_shards + 1 };
-            if let Some(bytes) = evicted {
-                self.bytes.fetch_sub(bytes, Ordering::Relaxed);
-                self.evicted.fetch_add(1, Ordering::Relaxed);
-            }
+        if taken > freed && self.is_crowded(NEW_KEYS_BYTES) {
+            self.make_room(now);
         }
     }
 
-    /// Forgets, of the next few states, the one that would be idle first. Returns the bytes that became free.
-    fn evict(shard: &mut Shard) -> Option<usize> {
+    /// Forgets states until new keys have room, as long as there are any that may go.
+    fn make_room(&self, now: Time) {
+        let (mut visited, mut tried) = (0, 0);
+        while self.is_crowded(NEW_KEYS_BYTES) && visited < SHARDS && tried < SHARDS_TRIED {
+            let shard = &self.shards[self.hand.fetch_add(1, Ordering::Relaxed) % SHARDS];
+            let mut shard = lock(shard);
+            let is_empty = shard.round.is_empty();
+            let Some(entry) = Wholes::evict(&mut shard, now) else {
+                visited += 1;
+                tried += usize::from(!is_empty);
+                continue;
+            };
+            drop(shard);
+            (visited, tried) = (0, 0);
+            self.free(entry.bytes());
+            let count = if entry.idle_at > now { &self.evicted } else { &self.reclaimed };
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Forgets the least used of the next few states. None if all of them must stay.
+    fn evict(shard: &mut Shard, now: Time) -> Option<Entry> {
         let sample = shard.round.len().min(SAMPLE);
-        let idle_at = |tag: &u64| shard.entries.get(tag).map(|entry| entry.idle_at);
-        let (place, _) =
-            shard.round.iter().take(sample).map(idle_at).enumerate().min_by_key(|(_, at)| *at)?;
+        let loss = |(place, tag): (usize, &u64)| Some((shard.entries.get(tag)?.loss(now)?, place));
+        let found = shard.round.iter().take(sample).enumerate().filter_map(loss).min();
+        let Some((_, place)) = found else {
+            shard.round.rotate_left(sample);
+            return None;
+        };
         let tag = shard.round.remove(place)?;
         shard.round.rotate_left(sample - 1);
         let entry = shard.entries.remove(&tag)?;
@@ -211,7 +311,7 @@ impl Wholes {
             shard.entries.shrink_to(2 * shard.entries.len());
             shard.round.shrink_to(2 * shard.entries.len());
         }
-        Some(entry.bytes())
+        Some(entry)
     }
 }
 

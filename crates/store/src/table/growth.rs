@@ -7,7 +7,7 @@
 //! along.
 
 use super::geometry::Geometry;
-use super::line::{SLOTS, Tag};
+use super::line::{Occupant, SLOTS};
 use super::locks::Held;
 use super::{DISPLACEMENT_MAX, Table};
 use crate::sync::Ordering;
@@ -75,10 +75,12 @@ impl Table {
             let Some(tag) = line.tag(slot).filter(|&tag| homes.contains(&geometry.home_before(tag))) else {
                 continue;
             };
-            let state = line.take(slot);
+            let (state, level) = (line.take(slot), line.level(slot));
             slots_in_use -= isize::from(line.leave(slot));
             match state {
-                Some(state) if state > now => slots_in_use += self.put(geometry.home_after(tag), tag, state),
+                Some(state) if state > now => {
+                    slots_in_use += self.put(geometry.home_after(tag), Occupant { tag, level, state });
+                }
                 _ => self.tally.add_reclaimed(first),
             }
         }
@@ -86,10 +88,10 @@ impl Table {
     }
 
     /// Puts a key on the move into the first free slot from `home` on.
-    fn put(&self, home: usize, tag: Tag, state: u64) -> isize {
+    fn put(&self, home: usize, Occupant { tag, level, state }: Occupant) -> isize {
         for line in (home..=home + DISPLACEMENT_MAX).map(|line| self.arena.line(line)) {
             if let Some(slot) = (0..SLOTS).find(|&slot| line.tag(slot).is_none()) {
-                return isize::from(line.own(slot, tag, state));
+                return isize::from(line.own(slot, tag, level, state));
             }
         }
         // Two thousand slots in a row without a free one do not happen to a keyed hash.

@@ -5,8 +5,14 @@
 //!   +-------+-------+-------+-------+-------+-------+-------+-------+
 //!   | tag 0 | tag 1 | tag 2 | tag 3 | word 0| word 1| word 2| word 3|
 //!   +-------+-------+-------+-------+-------+-------+-------+-------+
-//!   tag:  EMPTY (never used), GONE (used before, free now), or the hash of the key that owns the slot
-//!   word: NO_WORD, or the owner's state XOR its tag
+//!   tag:  EMPTY (never used), GONE (used before, free now), or the owner's:
+//!
+//!          63                                         3 2     0
+//!         +--------------------------------------------+-------+
+//!         | hash of the key that owns the slot         | level |    level: see [`super::level`]
+//!         +--------------------------------------------+-------+
+//!
+//!   word: NO_WORD, or the owner's state XOR its tag with a level of zero
 //! ```
 //!
 //! **Who may do what.** The word of an owned slot is changed by anybody, with one compare-and-swap and no lock
@@ -14,10 +20,15 @@
 //! take the word away, change the tag, put a word there. So whoever has read a tag, then a word, then the same
 //! tag again, has read that tag's word.
 //!
+//! The level in the low bits of a tag is changed without a lock too ([`Line::mark`]), by a compare-and-swap that expects the
+//! whole tag: once the slot has another owner, it fails. It says nothing about who owns the slot, so every comparison of
+//! tags leaves it out.
+//!
 //! **Why the word is masked.** Between reading a word and swapping it, the slot may get another owner. The swap must
 //! then fail, although the new owner's state may by chance be the very same number (two windows with three units
 //! each). Masked with the tags of different owners, equal states are different words.
 
+use super::level::{LEVEL_MASK, Level};
 use crate::sync::{AtomicU64, Ordering};
 
 pub(super) const SLOTS: usize = 4;
@@ -26,20 +37,44 @@ const EMPTY: u64 = 0;
 const GONE: u64 = 1;
 const NO_WORD: u64 = 0;
 
-/// The hash of a key, as it stands in a slot: any number that has no other meaning there.
+/// The hash of a key, as it stands in a slot: any number that has no other meaning there, without the bits of the level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Tag(u64);
 
 impl Tag {
     #[inline]
     pub(crate) fn of(hash: u64) -> Tag {
-        Tag(hash.max(GONE + 1))
+        Tag((hash & !LEVEL_MASK).max(LEVEL_MASK + 1))
     }
 
     #[inline]
     pub(crate) fn number(self) -> u64 {
         self.0
     }
+
+    /// The key that a slot with these bits belongs to.
+    fn owner(bits: u64) -> Option<Tag> {
+        (bits > LEVEL_MASK).then_some(Tag(bits & !LEVEL_MASK))
+    }
+
+    /// Whether a slot with these bits is this key's, at whatever level.
+    #[inline]
+    fn owns(self, bits: u64) -> bool {
+        (bits ^ self.0) <= LEVEL_MASK
+    }
+}
+
+/// What `Line::change` has seen in a slot.
+pub(super) struct Changed {
+    pub(super) state: u64,
+    pub(super) level: Level,
+}
+
+/// A key in its slot.
+pub(super) struct Occupant {
+    pub(super) tag: Tag,
+    pub(super) level: Level,
+    pub(super) state: u64,
 }
 
 /// What a search in one line found.
@@ -73,7 +108,7 @@ impl Line {
             // Acquire: pairs with the release in `own`, so that the word read next is not an earlier owner's. `change` reads
             // the tag once more behind the word, so that it is not a later one's either.
             let theirs = theirs.load(Ordering::Acquire);
-            matches |= u32::from(theirs == tag.0) << slot;
+            matches |= u32::from(tag.owns(theirs)) << slot;
             ends |= theirs == EMPTY;
         }
         match matches {
@@ -83,19 +118,20 @@ impl Line {
     }
 
     /// Applies `step` to the state of `tag` in this slot: what it answers, if anything, is stored. Returns the state that
-    /// the answer was for, or `None` if the slot is not, or no longer, that tag's.
+    /// the answer was for and the level of the slot, or `None` if the slot is not, or no longer, that tag's.
     #[inline]
     pub(super) fn change(
         &self,
         slot: usize,
         tag: Tag,
         step: &mut impl FnMut(u64) -> Option<u64>,
-    ) -> Option<u64> {
+    ) -> Option<Changed> {
         let word = &self.words[slot];
         loop {
             // Acquire: pairs with the release in `own`, so that the tag read next is not older than the word.
             let stored = word.load(Ordering::Acquire);
-            if stored == NO_WORD || self.tags[slot].load(Ordering::Relaxed) != tag.0 {
+            let theirs = self.tags[slot].load(Ordering::Relaxed);
+            if stored == NO_WORD || !tag.owns(theirs) {
                 return None;
             }
             let settled = match step(stored ^ tag.0) {
@@ -107,26 +143,41 @@ impl Line {
                     .is_ok(),
             };
             if settled {
-                return Some(stored ^ tag.0);
+                return Some(Changed { state: stored ^ tag.0, level: Level::in_tag(theirs) });
             }
         }
     }
 
+    /// Marks the slot of `tag` with another level than the one it was seen with. Does nothing if the slot has another owner or
+    /// another level by now, and says so.
+    pub(super) fn mark(&self, slot: usize, tag: Tag, seen: Level, level: Level) -> bool {
+        let (seen, marked) = (tag.0 | seen.bits(), tag.0 | level.bits());
+        // Relaxed: the level orders nothing. A read-modify-write continues the release sequence of `own`, so whoever acquires the
+        // marked tag has acquired what `own` released.
+        self.tags[slot].compare_exchange(seen, marked, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+
     /// The owner of a slot and its state, with a lock or without.
-    pub(super) fn read(&self, slot: usize) -> Option<(Tag, u64)> {
+    pub(super) fn read(&self, slot: usize) -> Option<Occupant> {
         // Acquire, both: as in `find` and `change`.
-        let tag = self.tags[slot].load(Ordering::Acquire);
+        let bits = self.tags[slot].load(Ordering::Acquire);
         let stored = self.words[slot].load(Ordering::Acquire);
-        let is_still_owner = self.tags[slot].load(Ordering::Relaxed) == tag;
-        (tag > GONE && stored != NO_WORD && is_still_owner).then_some((Tag(tag), stored ^ tag))
+        let tag = Tag::owner(bits)?;
+        let is_still_owner = tag.owns(self.tags[slot].load(Ordering::Relaxed));
+        let occupant = Occupant { tag, level: Level::in_tag(bits), state: stored ^ tag.0 };
+        (stored != NO_WORD && is_still_owner).then_some(occupant)
     }
 
     // What follows is called under the lock of the line's block. The lock orders the tags, so relaxed is enough
     // for them; the words are shared with `change`, which takes no lock.
 
     pub(super) fn tag(&self, slot: usize) -> Option<Tag> {
-        let tag = self.tags[slot].load(Ordering::Relaxed);
-        (tag > GONE).then_some(Tag(tag))
+        Tag::owner(self.tags[slot].load(Ordering::Relaxed))
+    }
+
+    /// The level that an owned slot is marked with.
+    pub(super) fn level(&self, slot: usize) -> Level {
+        Level::in_tag(self.tags[slot].load(Ordering::Relaxed))
     }
 
     pub(super) fn is_empty(&self, slot: usize) -> bool {
@@ -145,7 +196,8 @@ impl Line {
     /// Takes the state away if it is still `state`, and with it the right to change it. The tag stays until
     /// [`Line::own`] or [`Line::leave`].
     pub(super) fn take_if(&self, slot: usize, state: u64) -> bool {
-        let stored = state ^ self.tags[slot].load(Ordering::Relaxed);
+        let Some(tag) = self.tag(slot) else { return false };
+        let stored = state ^ tag.0;
         // Acquire: what `own` writes next must not be seen before the word is gone.
         self.words[slot].compare_exchange(stored, NO_WORD, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
@@ -153,14 +205,14 @@ impl Line {
     /// Takes the state away, whatever it is.
     pub(super) fn take(&self, slot: usize) -> Option<u64> {
         let stored = self.words[slot].swap(NO_WORD, Ordering::AcqRel);
-        (stored != NO_WORD).then(|| stored ^ self.tags[slot].load(Ordering::Relaxed))
+        self.tag(slot).filter(|_| stored != NO_WORD).map(|tag| stored ^ tag.0)
     }
 
-    /// Gives a slot without a word to `tag`. True if the slot was empty before.
-    pub(super) fn own(&self, slot: usize, tag: Tag, state: u64) -> bool {
+    /// Gives a slot without a word to `tag`, at a level. True if the slot was empty before.
+    pub(super) fn own(&self, slot: usize, tag: Tag, level: Level, state: u64) -> bool {
         let was_empty = self.is_empty(slot);
         // Release, both: pair with the acquires in `find`, `change` and `read`.
-        self.tags[slot].store(tag.0, Ordering::Release);
+        self.tags[slot].store(tag.0 | level.bits(), Ordering::Release);
         self.words[slot].store(state ^ tag.0, Ordering::Release);
         was_empty
     }

@@ -175,6 +175,52 @@ fn a_key_that_wakes_up_is_not_swept_out() {
     });
 }
 
+/// A key comes near its limit while a new key looks for a slot: the mark is its own or is lost, and the word stays whole.
+#[test]
+fn a_mark_never_reaches_another_key() {
+    model(|| {
+        let table = Arc::new(table(1));
+        let (idle, new) = tags();
+        table.update(idle, 0, |_| Some(NOW));
+        let marking = {
+            let table = table.clone();
+            thread::spawn(move || {
+                let seen = table.apply(idle, NOW, |word| Some(word.max(NOW) + 1)).unwrap();
+                table.mark(idle, &seen, Level::NEAR);
+            })
+        };
+        count_one(&table, new);
+        marking.join().unwrap();
+        assert_eq!((counted(&table, idle), counted(&table, new)), (1, 1));
+        let Place { line, slot } = table.locate(new).unwrap();
+        assert_eq!(table.arena.line(line).level(slot), Level::LOWEST);
+    });
+}
+
+/// At the cap, one key counts while another is evicted for a new one: no count is lost, and the key near its limit stays.
+#[test]
+fn a_key_near_its_limit_is_not_evicted_while_others_count() {
+    model(|| {
+        let table = Arc::new(table(1));
+        let (near, other) = tags();
+        for tag in [near, other] {
+            let seen = table.apply(tag, NOW, |_| Some(NOW + 1)).unwrap();
+            let level = if tag == near { Level::NEAR } else { Level::LOWEST };
+            table.mark(tag, &seen, level);
+        }
+        let counting = {
+            let table = table.clone();
+            thread::spawn(move || count_one(&table, near))
+        };
+        let mut held = table.locks.hold(0);
+        assert!(table.evict_near(0, NOW, &mut held));
+        assert!(!table.evict_near(0, NOW, &mut held));
+        drop(held);
+        counting.join().unwrap();
+        assert_eq!((counted(&table, near), counted(&table, other)), (2, 0));
+    });
+}
+
 #[test]
 fn a_key_pulled_home_while_it_counts_keeps_its_count() {
     model(|| {

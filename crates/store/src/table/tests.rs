@@ -129,6 +129,78 @@ fn at_its_cap_the_least_used_make_room() {
     assert_eq!(kept, 500, "hot keys that kept their count");
 }
 
+/// Gives a key a word, marks it, and says whether it has a slot.
+fn put(table: &Table, key: u64, word: u64, level: Level) -> bool {
+    let seen = table.apply(tag(key), NOW, |_| Some(word));
+    seen.is_some_and(|seen| {
+        table.mark(tag(key), &seen, level);
+        true
+    })
+}
+
+fn level_of(table: &Table, key: u64) -> Option<Level> {
+    let Place { line, slot } = table.locate(tag(key))?;
+    Some(table.arena.line(line).level(slot))
+}
+
+#[test]
+fn at_its_cap_keys_near_their_limits_stay_however_soon_they_are_idle() {
+    let table = table(LINES_MIN as usize);
+    let near = 0..500;
+    near.clone().for_each(|key| assert!(put(&table, key, NOW + 1, Level::NEAR)));
+    (0..200_000).for_each(|key| assert!(put(&table, key + (1 << 32), NOW + (1 << 30), Level::LOWEST)));
+    check(&table);
+    assert_eq!(table.stats().lines, LINES_MIN as usize);
+    let kept = near.filter(|&key| counted(&table, key) == 1).count();
+    assert_eq!(kept, 500, "keys near their limits that kept their words");
+}
+
+#[test]
+fn a_new_key_gets_no_slot_where_all_are_near_their_limits() {
+    let table = table(LINES_MIN as usize);
+    let placed: Vec<u64> = (0..50_000).filter(|&key| put(&table, key, NOW + 10, Level::NEAR)).collect();
+    check(&table);
+    let slots = LINES_MIN as usize * SLOTS;
+    assert!((slots * 8 / 10..slots).contains(&placed.len()), "{} keys in {slots} slots", placed.len());
+    assert_eq!(table.stats().evicted, 0);
+    assert!(placed.iter().all(|&key| counted(&table, key) == 10));
+    assert!(!put(&table, 1 << 32, NOW + 10, Level::LOWEST));
+    assert_eq!(counted(&table, 1 << 32), 0, "nothing was stored");
+
+    // They become idle, and the table takes new keys again.
+    let later = NOW + 10;
+    let taken =
+        (0..20_000_u64).filter(|key| table.apply(tag(key | 1 << 40), later, |_| Some(later + 1)).is_some());
+    assert!(taken.count() > 2_000);
+    check(&table);
+}
+
+#[test]
+fn a_level_stays_with_its_key_while_the_table_grows_and_sweeps() {
+    let table = table(1 << 16);
+    (0..100_000).for_each(|key| {
+        let level = if key % 3 == 0 { Level::NEAR } else { Level::LOWEST };
+        assert!(put(&table, key, NOW + 5, level));
+    });
+    (0..100_000).step_by(3).for_each(|key| assert_eq!(level_of(&table, key), Some(Level::NEAR)));
+    (1..100_000).step_by(3).for_each(|key| assert_eq!(level_of(&table, key), Some(Level::LOWEST)));
+    (1..100_000).step_by(3).for_each(|key| assert_eq!(table.remove(tag(key)), Some(NOW + 5)));
+    (0..10_000).for_each(|_| table.sweep(table.geometry(), NOW));
+    check(&table);
+    (0..100_000).step_by(3).for_each(|key| assert_eq!(level_of(&table, key), Some(Level::NEAR)));
+}
+
+#[test]
+fn a_mark_does_not_reach_the_next_owner_of_a_slot() {
+    let table = table(1 << 12);
+    let seen = table.apply(tag(1), NOW, |_| Some(NOW + 1)).unwrap();
+    let Place { line, slot } = table.locate(tag(1)).unwrap();
+    table.remove(tag(1));
+    table.arena.line(line).own(slot, tag(2), Level::LOWEST, NOW + 1);
+    table.mark(tag(1), &seen, Level::NEAR);
+    assert_eq!(table.arena.line(line).level(slot), Level::LOWEST);
+}
+
 #[test]
 fn removed_keys_are_gone_and_others_stay() {
     let table = table(1 << 16);
@@ -264,13 +336,14 @@ fn shows_no_states_that_nobody_had() {
         scope.spawn(|| {
             for number in 0..1_000_000 {
                 // All at home in one line, and idle at once.
-                table.update(Tag::of((1 << 20) + number % 1024), NOW, |_| Some(NOW));
+                table.update(Tag::of((1 << 20) + (number % 1024 << 3)), NOW, |_| Some(NOW));
             }
             done.store(1, StdOrdering::Relaxed);
         });
         while done.load(StdOrdering::Relaxed) == 0 {
             let line = table.arena.line(0);
-            (0..SLOTS).filter_map(|slot| line.read(slot)).for_each(|(_, state)| assert_eq!(state, NOW));
+            let occupants = (0..SLOTS).filter_map(|slot| line.read(slot));
+            occupants.for_each(|occupant| assert_eq!(occupant.state, NOW));
         }
     });
 }
@@ -310,13 +383,13 @@ fn a_way_without_room_makes_some() {
     let crowd = (DISPLACEMENT_MAX + 1) * SLOTS;
     // All at home in the first line.
     for number in 0..crowd as u64 {
-        at_cap.update(Tag::of(number + 2), NOW, |_| Some(NOW + 9 + number));
+        at_cap.update(Tag::of((number + 2) << 3), NOW, |_| Some(NOW + 9 + number));
     }
     let new = Tag::of(1 << 20);
     at_cap.update(new, NOW, |_| Some(NOW + 5_000));
     assert_eq!(at_cap.update(new, NOW, |_| None), NOW + 5_000);
     assert_eq!(at_cap.stats().evicted, 1);
-    assert_eq!(at_cap.update(Tag::of(2), NOW, |_| None), 0, "the least used has gone");
+    assert_eq!(at_cap.update(Tag::of(2 << 3), NOW, |_| None), 0, "the least used has gone");
     check(&at_cap);
 }
 

@@ -27,7 +27,7 @@ const PROVIDE_AT: usize = 64;
 const SHARE_EVERY: u64 = 8;
 
 impl Table {
-    /// Called after a new key got its slot near `home`: does its share of the upkeep.
+    /// Called after a new key got its slot near `home`, or got none: does its share of the upkeep.
     pub(super) fn keep_up(&self, now: u64, home: usize) {
         if !self.tally.add_placed(home).is_multiple_of(SHARE_EVERY) {
             return;
@@ -91,9 +91,9 @@ impl Table {
         let line = self.arena.line(index);
         let mut freed = 0;
         for slot in 0..SLOTS {
-            let Some((_, state)) = line.read(slot).filter(|(_, state)| *state <= now) else { continue };
+            let Some(idle) = line.read(slot).filter(|occupant| occupant.state <= now) else { continue };
             sync::gap();
-            if line.take_if(slot, state) {
+            if line.take_if(slot, idle.state) {
                 freed += isize::from(line.leave(slot));
                 self.tally.add_reclaimed(index);
             }
@@ -126,7 +126,7 @@ impl Table {
     fn pull(&self, from: &Place, to: &Line, slot: usize) -> isize {
         let line = self.arena.line(from.line);
         if let (Some(tag), Some(state)) = (line.tag(from.slot), line.take(from.slot)) {
-            to.own(slot, tag, state);
+            to.own(slot, tag, line.level(from.slot), state);
         }
         isize::from(line.leave(from.slot))
     }
