@@ -1,166 +1,174 @@
-//! A flood of keys against the cap: memory stays within it, and those who have used their limit are not forgotten.
+//! Floods of new keys against the cap: memory stays within it, and no key at its limit is forgotten.
 //!
-//! An attacker who invents keys wants one of two things: to make the process grow until it dies, or to push the keys of
-//! the rationed out of the table, so that they start anew. Twenty million keys that ask once are sent past a
-//! thousand that keep asking; nothing turns idle meanwhile. At the end, and at every touch, each of the
-//! thousand must have exactly the count that was admitted, and the process must not have grown beyond the cap.
+//! An attacker who invents keys wants one of two things: to make the process grow until it dies, or to push used-up keys out of
+//! the table, so that they start anew. Three floods of twenty million keys are sent past a thousand used-up keys of every
+//! algorithm and window length:
+//!
+//! - keys that are used once, under a large limit;
+//! - keys that are themselves at their limit of one, so that no memory suffices;
+//! - limits that callers bring along, each at its limit of one.
+//!
+//! Time stands still, so no key becomes idle: every admission of a used-up key is one too many. The command fails if there is
+//! one, or if the process has grown beyond the cap. For the second flood it also says what new clients get during it.
+
+mod kinds;
+mod scenario;
 
 use std::error::Error;
-use std::io;
-use std::time::Duration;
 
 use indicatif::ProgressBar;
-use tollgate_core::{Cost, Limit, Rate, Tick, TokenBucket};
-use tollgate_store::{Charge, Clock, Key, Ledger, LedgerSettings};
 
-use crate::keys::key_text;
-use crate::resident::Growth;
+use self::kinds::{ALGORITHMS, WINDOWS};
+use self::scenario::{Outcome, Scenario};
 use crate::table::Table;
-use crate::upkeep::while_tending;
 
-/// Keys that keep asking.
-const HOT_KEYS: u64 = 1_000;
-/// What each of them has used before the flood.
-const HOT_HEAD_START: u64 = 50;
-/// Their keys' numbers begin here, apart from those of the flood.
-const HOT_FIRST_ID: u64 = 1 << 40;
-/// Of the limit of every key. A unit takes an hour to come back: none does during the flood.
-const UNITS: u64 = 1_000;
-const UNIT_PERIOD: Duration = Duration::from_hours(1);
-/// New keys between two touches of a hot key.
-const FLOOD_PER_TOUCH: u64 = 64;
-/// How often memory is looked at.
-const SAMPLES: u64 = 400;
-/// How many of the samples are shown.
-const SAMPLES_SHOWN: u64 = 10;
 /// How far the process may grow beyond the cap, in percent of it.
 const CAP_SLACK_PERCENT: u64 = 5;
 
 /// How much to run.
 #[derive(clap::Args)]
 pub(crate) struct FloodArgs {
-    /// A tenth of the keys against a tenth of the cap
+    /// Less than a minute: a tenth of the keys against a tenth of the cap
     #[arg(long)]
     quick: bool,
 }
 
-/// A key that keeps asking, and what it was admitted.
-struct HotKey {
-    key: Key,
-    admitted: u64,
-    exact: bool,
+/// What an attacker sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Flood {
+    /// Keys that are used once, under a limit of a thousand.
+    UsedOnce,
+    /// Keys that are at their limit of one.
+    AtLimit,
+    /// Limits of one that callers bring along.
+    Callers,
 }
 
-struct Flood {
-    ledger: Ledger,
-    limit: Limit,
-    clock: Clock,
-    hot: Vec<HotKey>,
+impl Flood {
+    const ALL: [Flood; 3] = [Flood::UsedOnce, Flood::AtLimit, Flood::Callers];
+
+    fn title(self) -> &'static str {
+        match self {
+            Flood::UsedOnce => "(a) Keys used once, of 1000",
+            Flood::AtLimit => "(b) Keys at their limit of 1",
+            Flood::Callers => "(c) Callers' own limits of 1",
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Flood::UsedOnce => "used_once",
+            Flood::AtLimit => "at_limit",
+            Flood::Callers => "callers",
+        }
+    }
 }
 
-/// Floods a ledger; an error if it outgrew its cap or forgot a hot key.
+/// Runs every flood with every window length; an error if a limit was broken or the ledger outgrew its cap.
 pub(crate) fn run(args: &FloodArgs) -> Result<(), Box<dyn Error>> {
     let (keys, cap_bytes) = if args.quick { (2_000_000, 26 << 20) } else { (20_000_000, 256 << 20) };
     if args.quick {
         println!("QUICK RUN: a tenth of the keys, against a tenth of the cap.\n");
     }
-    println!(
-        "{keys} keys that ask once, against a cap of {} MiB, past {HOT_KEYS} that keep asking.\n",
-        cap_bytes >> 20
-    );
-    let mut growth = Growth::start()?;
-    let mut flood = Flood::new(cap_bytes)?;
-    let shown = flood.run(keys, &mut growth)?;
-    println!("{shown}\n");
-    flood.look_again();
-    report(&flood, &growth, cap_bytes as u64)
-}
-
-impl Flood {
-    fn new(cap_bytes: usize) -> Result<Flood, Box<dyn Error>> {
-        let ledger = Ledger::new(LedgerSettings { wholes_bytes: 0, ..LedgerSettings::with_cap(cap_bytes) })?;
-        let rate = Rate::new(1, Tick::NANOSECOND.span(UNIT_PERIOD)?)?;
-        let limit = TokenBucket::new(rate, UNITS)?.into();
-        let hot_key = |id| HotKey { key: ledger.key(&key_text(HOT_FIRST_ID + id)), admitted: 0, exact: true };
-        let hot = (0..HOT_KEYS).map(hot_key).collect();
-        Ok(Flood { ledger, limit, clock: Clock::new(), hot })
-    }
-
-    /// Sends all keys while the ledger is tended; the table shows memory along the way.
-    fn run(&mut self, keys: u64, growth: &mut Growth) -> io::Result<Table> {
-        let mut shown = Table::new(["keys sent", "MiB grown", "MiB in the table", "evicted"]);
-        let progress = ProgressBar::new(keys);
-        let Flood { ledger, limit, clock, hot } = self;
-        let send_all = || {
-            for hot in hot.iter_mut() {
-                hot.take(ledger, limit, clock, HOT_HEAD_START);
-            }
-            for sample in 1..=SAMPLES {
-                let sent = keys * sample / SAMPLES;
-                for id in keys * (sample - 1) / SAMPLES..sent {
-                    ledger.decide(&Charge::take(ledger.key(&key_text(id)), limit, Cost::ONE), clock.now());
-                    if id.is_multiple_of(FLOOD_PER_TOUCH) {
-                        hot[(id / FLOOD_PER_TOUCH % HOT_KEYS) as usize].take(ledger, limit, clock, 1);
-                    }
-                }
-                let grown_bytes = growth.sample()?;
-                progress.set_position(sent);
-                if sample.is_multiple_of(SAMPLES / SAMPLES_SHOWN) {
-                    shown.add_row(sample_row(sent, grown_bytes, ledger));
-                }
-            }
-            io::Result::Ok(())
-        };
-        while_tending(|| ledger.tend(clock.now()), send_all)?;
-        progress.finish_and_clear();
-        Ok(shown)
-    }
-
-    /// Asks for the count of every hot key once more.
-    fn look_again(&mut self) {
-        let now = self.clock.now();
-        for hot in &mut self.hot {
-            hot.exact &= self.ledger.used(hot.key, &self.limit, now) == hot.admitted;
+    println!("{keys} new keys against {} MiB, past 1024 keys at their limits.\n", cap_bytes >> 20);
+    let progress = ProgressBar::new(keys * (Flood::ALL.len() * WINDOWS.len()) as u64);
+    let mut runs = Vec::new();
+    for flood in Flood::ALL {
+        for window in 0..WINDOWS.len() {
+            runs.push((flood, Scenario::new(flood, window, cap_bytes)?.run(keys, &progress)?));
         }
     }
+    progress.finish_and_clear();
+    println!("{}\n", floods_table(&runs));
+    println!("Over-admission of keys at their limits, in percent of the limit, by algorithm:\n");
+    println!("{}\n", algorithms_table(&runs));
+    println!("{}", line_for_scripts(&runs));
+    judge(&runs, cap_bytes as u64)
 }
 
-impl HotKey {
-    /// Takes units, and compares what is left with what was admitted before.
-    fn take(&mut self, ledger: &Ledger, limit: &Limit, clock: &Clock, units: u64) {
-        let decision = ledger.decide(&Charge::take(self.key, limit, Cost::new(units)), clock.now());
-        self.admitted += if decision.is_allowed() { units } else { 0 };
-        self.exact &= decision.remaining == UNITS - self.admitted;
+fn of<'a>(runs: &'a [(Flood, Outcome)], flood: Flood) -> impl Iterator<Item = &'a Outcome> {
+    runs.iter().filter(move |(each, _)| *each == flood).map(|(_, outcome)| outcome)
+}
+
+fn percent(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 * 100.0 / whole as f64 }
+}
+
+fn floods_table(runs: &[(Flood, Outcome)]) -> Table {
+    let mut table = Table::new([
+        "flood, window of its keys",
+        "M keys/s",
+        "MiB grown",
+        "over-admission",
+        "permits released",
+        "evicted",
+        "coarse",
+        "refused",
+        "new clients got",
+        "flood keys admitted twice",
+    ]);
+    for (at, (flood, outcome)) in runs.iter().enumerate() {
+        let (over, entitled) = outcome.over_admission();
+        table.add_row(vec![
+            format!("{}, {}", flood.title(), WINDOWS[at % WINDOWS.len()].0),
+            format!("{:.1}", outcome.keys_per_second / 1e6),
+            format!("{:.1}", outcome.grown_bytes as f64 / f64::from(1 << 20)),
+            format!("{:.2} %", percent(over, entitled)),
+            format!("{} of {}", outcome.permits_released, outcome.permits),
+            outcome.stats.evicted.to_string(),
+            outcome.stats.coarse.to_string(),
+            outcome.stats.refused.to_string(),
+            format!("{:.0} %", percent(outcome.new_clients_admitted, outcome.new_clients_entitled)),
+            outcome.admitted_twice.to_string(),
+        ]);
     }
+    table
 }
 
-fn sample_row(keys_sent: u64, grown_bytes: u64, ledger: &Ledger) -> Vec<String> {
-    let stats = ledger.stats();
-    let mebibytes = |bytes: f64| format!("{:.1}", bytes / f64::from(1 << 20));
-    vec![
-        keys_sent.to_string(),
-        mebibytes(grown_bytes as f64),
-        mebibytes(stats.bytes as f64),
-        stats.evicted.to_string(),
-    ]
+fn algorithms_table(runs: &[(Flood, Outcome)]) -> Table {
+    let mut table = Table::new(["algorithm"]);
+    Flood::ALL.iter().for_each(|flood| table.add_column(flood.title()));
+    for (index, algorithm) in ALGORITHMS.iter().enumerate() {
+        let over = |flood| {
+            let sum =
+                |pick: fn(&(u64, u64)) -> u64| of(runs, flood).map(|o| pick(&o.by_algorithm[index])).sum();
+            format!("{:.2} %", percent(sum(|pair| pair.0), sum(|pair| pair.1)))
+        };
+        let cells = Flood::ALL.iter().map(|&flood| over(flood));
+        table.add_row(std::iter::once((*algorithm).to_owned()).chain(cells).collect());
+    }
+    table
 }
 
-fn report(flood: &Flood, growth: &Growth, cap_bytes: u64) -> Result<(), Box<dyn Error>> {
+fn line_for_scripts(runs: &[(Flood, Outcome)]) -> String {
+    let mut line = "flood:".to_owned();
+    for flood in Flood::ALL {
+        let (over, entitled) = of(runs, flood).fold((0, 0), |sum, outcome| {
+            let (over, entitled) = outcome.over_admission();
+            (sum.0 + over, sum.1 + entitled)
+        });
+        line += &format!(" {}_over_percent={:.2}", flood.name(), percent(over, entitled));
+    }
+    let sum = |pick: fn(&Outcome) -> u64| of(runs, Flood::AtLimit).map(pick).sum::<u64>();
+    let served = percent(sum(|o| o.new_clients_admitted), sum(|o| o.new_clients_entitled));
+    let grown = runs.iter().map(|(_, outcome)| outcome.grown_bytes).max().unwrap_or(0);
+    let twice: u64 = runs.iter().map(|(_, outcome)| outcome.admitted_twice).sum();
+    line + &format!(" at_limit_new_clients_percent={served:.0} twice={twice} grown_mib={}", grown >> 20)
+}
+
+fn judge(runs: &[(Flood, Outcome)], cap_bytes: u64) -> Result<(), Box<dyn Error>> {
     let allowed_bytes = cap_bytes + cap_bytes * CAP_SLACK_PERCENT / 100;
-    let exact = flood.hot.iter().filter(|hot| hot.exact).count() as u64;
-    let used_least = flood.hot.iter().map(|hot| hot.admitted).min().unwrap_or(0);
-    println!(
-        "Grew by at most {:.1} MiB; the cap and {CAP_SLACK_PERCENT} % are {:.1} MiB.",
-        growth.most_bytes() as f64 / f64::from(1 << 20),
-        allowed_bytes as f64 / f64::from(1 << 20)
-    );
-    println!("{exact} of {HOT_KEYS} hot keys kept their exact counts (at least {used_least} units each).");
-    println!("{} keys of the flood made room.", flood.ledger.stats().evicted);
-    if growth.most_bytes() > allowed_bytes {
-        return Err("memory grew beyond the cap".into());
-    }
-    if exact < HOT_KEYS {
-        return Err(format!("{} hot keys lost their counts", HOT_KEYS - exact).into());
+    for (flood, outcome) in runs {
+        let (over, _) = outcome.over_admission();
+        if over > 0 || outcome.admitted_twice > 0 || outcome.new_clients_over > 0 {
+            return Err(format!("{}: limits were broken", flood.title()).into());
+        }
+        if outcome.permits_released < outcome.permits {
+            return Err(format!("{}: permits could not be released", flood.title()).into());
+        }
+        if outcome.grown_bytes > allowed_bytes {
+            return Err(format!("{}: memory grew beyond the cap and 5 %", flood.title()).into());
+        }
     }
     Ok(())
 }
