@@ -15,6 +15,7 @@ mod kinds;
 mod scenario;
 
 use std::error::Error;
+use std::fmt::Write as _;
 
 use indicatif::ProgressBar;
 
@@ -86,7 +87,7 @@ pub(crate) fn run(args: &FloodArgs) -> Result<(), Box<dyn Error>> {
     judge(&runs, cap_bytes as u64)
 }
 
-fn of<'a>(runs: &'a [(Flood, Outcome)], flood: Flood) -> impl Iterator<Item = &'a Outcome> {
+fn of(runs: &[(Flood, Outcome)], flood: Flood) -> impl Iterator<Item = &Outcome> {
     runs.iter().filter(move |(each, _)| *each == flood).map(|(_, outcome)| outcome)
 }
 
@@ -127,7 +128,9 @@ fn floods_table(runs: &[(Flood, Outcome)]) -> Table {
 
 fn algorithms_table(runs: &[(Flood, Outcome)]) -> Table {
     let mut table = Table::new(["algorithm"]);
-    Flood::ALL.iter().for_each(|flood| table.add_column(flood.title()));
+    for flood in Flood::ALL {
+        table.add_column(flood.title());
+    }
     for (index, algorithm) in ALGORITHMS.iter().enumerate() {
         let over = |flood| {
             let sum =
@@ -147,7 +150,8 @@ fn line_for_scripts(runs: &[(Flood, Outcome)]) -> String {
             let (over, entitled) = outcome.over_admission();
             (sum.0 + over, sum.1 + entitled)
         });
-        line += &format!(" {}_over_percent={:.2}", flood.name(), percent(over, entitled));
+        let percent = percent(over, entitled);
+        let _ = write!(line, " {}_over_percent={percent:.2}", flood.name()); // A string takes everything.
     }
     let sum = |pick: fn(&Outcome) -> u64| of(runs, Flood::AtLimit).map(pick).sum::<u64>();
     let served = percent(sum(|o| o.new_clients_admitted), sum(|o| o.new_clients_entitled));

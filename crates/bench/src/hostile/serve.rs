@@ -22,7 +22,7 @@ pub(crate) fn run_server(args: &ServeArgs) -> Result<(), Box<dyn Error>> {
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     runtime.block_on(async {
-        let running = tollgate_server::serve(settings).await?;
+        let running = Box::pin(tollgate_server::serve(settings)).await?;
         let Addresses { http, grpc, resp, admin } = running.addresses();
         for (name, address) in [("http", http), ("grpc", grpc), ("resp", resp), ("admin", admin)] {
             println!("{name} {}", address.map_or_else(|| "off".to_owned(), |address| address.to_string()));

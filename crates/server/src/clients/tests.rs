@@ -52,8 +52,8 @@ fn clients_without_a_connection_take_bounded_memory() {
     let clients = clients(Some(AdminRate { per_second: 1, burst: 1 }), &[]);
     let kept = clients.open(address("192.0.2.1"), NOW).unwrap();
     kept.connect(0);
-    for index in 0..3 * IDLE_CLIENTS_MAX as u32 {
-        let _ = clients.open(std::net::Ipv4Addr::from(0x0a00_0000 + index).into(), NOW);
+    for index in (0x0a00_0000..).take(3 * IDLE_CLIENTS_MAX) {
+        let _ = clients.open(std::net::Ipv4Addr::from(index).into(), NOW);
     }
     assert!(clients.lock().entries.len() <= IDLE_CLIENTS_MAX + 1, "{}", clients.lock().entries.len());
     assert!(clients.open(address("192.0.2.1"), NOW).is_none(), "a connected client's rate is remembered");

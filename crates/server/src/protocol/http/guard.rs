@@ -35,9 +35,7 @@ pub(super) fn admit<B>(gate: &Gate, request: &mut http::Request<B>) -> Result<()
         return Ok(());
     }
     if path != PROXIES_PATH {
-        gate.web_hosts()
-            .check(request.uri(), request.headers())
-            .map_err(|problem| problem.into_response())?;
+        gate.web_hosts().check(request.uri(), request.headers()).map_err(IntoResponse::into_response)?;
     }
     if !gate.access().wants_token(Protocol::Http) {
         return Ok(());
