@@ -54,7 +54,7 @@ async fn serve(settings: Settings) -> Result<ExitCode, Failure> {
         tokens: settings.tokens.clone(),
         is_admin_remote: matches!(settings.admin, Listen::At(at) if !at.ip().to_canonical().is_loopback()),
     };
-    let running = tollgate_server::serve(settings).await?;
+    let running = Box::pin(tollgate_server::serve(settings)).await?;
     if tollgate_server::is_root() {
         tracing::warn!("running as root: a server needs no privilege for ports above 1023");
     }

@@ -53,7 +53,7 @@ pub(crate) fn run(args: &ServerArgs) -> Result<(), Box<dyn Error>> {
                 workers: 1,
                 ..Settings::default()
             };
-            let running = runtime.block_on(tollgate_server::serve(settings))?;
+            let running = runtime.block_on(Box::pin(tollgate_server::serve(settings)))?;
             let at = running.addresses();
             for (name, address) in [("http", at.http), ("grpc", at.grpc), ("resp", at.resp)] {
                 if let Some(address) = address {
