@@ -336,7 +336,7 @@ fn shows_no_states_that_nobody_had() {
         scope.spawn(|| {
             for number in 0..1_000_000 {
                 // All at home in one line, and idle at once.
-                table.update(Tag::of((1 << 20) + (number % 1024 << 3)), NOW, |_| Some(NOW));
+                table.update(Tag::of((1 << 20) + ((number % 1024) << 3)), NOW, |_| Some(NOW));
             }
             done.store(1, StdOrdering::Relaxed);
         });
