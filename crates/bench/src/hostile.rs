@@ -21,8 +21,10 @@ use crate::timer::Stopwatch;
 
 /// How much harder than in a test.
 const FORCE: usize = 4;
-/// An attack that is over sooner is run again, until others have had time to notice.
-const LASTING_SECS: f64 = 2.0;
+/// What counters may take.
+const MEMORY: &str = "256MiB";
+/// What the server may take in all, under any attack.
+const RESIDENT_BYTES_MAX: u64 = 512 << 20;
 /// How long connections may be left after an attack.
 const SETTLE_TIME: Duration = Duration::from_mins(1);
 /// So much of an outcome is shown.
@@ -34,6 +36,12 @@ pub(crate) struct HostileArgs {
     /// As hard as a test, no harder
     #[arg(long)]
     quick: bool,
+    /// An attack that is over sooner is run again until so many seconds have passed
+    #[arg(long, default_value_t = 2.0)]
+    seconds: f64,
+    /// The hard limit of the server's file descriptors, such as 1024
+    #[arg(long)]
+    descriptors: Option<u32>,
     /// Only attacks whose listener and name contain this, such as `grpc` or `flood`
     #[arg(long, default_value = "")]
     only: String,
@@ -46,6 +54,16 @@ pub(crate) struct HostileArgs {
 struct Row {
     cells: Vec<String>,
     wrong: Vec<String>,
+    resident_bytes: u64,
+    p99_ms: f64,
+}
+
+/// How every attack is made.
+struct Setting {
+    server: String,
+    force: usize,
+    seconds: f64,
+    descriptors: Option<u32>,
 }
 
 /// Runs all attacks; an error if one of them did harm.
@@ -54,21 +72,25 @@ pub(crate) fn run(args: &HostileArgs) -> Result<(), Box<dyn Error>> {
         Some(path) => path.canonicalize()?,
         None => std::env::current_exe()?,
     };
-    let server = server.display().to_string();
-    let force = if args.quick { 1 } else { FORCE };
+    let setting = Setting {
+        server: server.display().to_string(),
+        force: if args.quick { 1 } else { FORCE },
+        seconds: args.seconds,
+        descriptors: args.descriptors,
+    };
     let chosen: Vec<Attack> =
         attacks().into_iter().filter(|attack| title(attack).to_lowercase().contains(&args.only)).collect();
     let progress = ProgressBar::new(chosen.len() as u64);
     let (patient, quick): (Vec<_>, Vec<_>) = chosen.iter().partition(|attack| attack.pace == Pace::Patient);
     let mut rows = Vec::new();
     for attack in quick {
-        rows.push(measure(&server, attack, force));
+        rows.push(measure(&setting, attack));
         progress.inc(1);
     }
     // These mostly wait, and can do so side by side.
     thread::scope(|scope| {
         let waiting: Vec<_> =
-            patient.into_iter().map(|attack| scope.spawn(|| measure(&server, attack, force))).collect();
+            patient.into_iter().map(|attack| scope.spawn(|| measure(&setting, attack))).collect();
         for thread in waiting {
             rows.extend(thread.join());
             progress.inc(1);
@@ -88,25 +110,34 @@ fn clock_ns() -> u64 {
 }
 
 /// Attacks a server of its own.
-fn measure(server: &str, attack: &Attack, force: usize) -> Row {
-    let tollgate = Launch::new(server).rules("rules.yaml", RULES).start();
+fn measure(setting: &Setting, attack: &Attack) -> Row {
+    let Setting { server, force, seconds, descriptors } = setting;
+    let launch = Launch::new(server).rules("rules.yaml", RULES).flag("memory", MEMORY);
+    let tollgate = match descriptors {
+        Some(count) => launch.descriptors(*count),
+        None => launch,
+    }
+    .start();
     let companion = Companion::start(&tollgate, clock_ns);
     companion.wait_for_rounds(3);
     let vitals = Vitals::watch(&tollgate);
     let began = Stopwatch::start();
-    let mut tally = attack.run(&tollgate, force);
+    let mut tally = attack.run(&tollgate, *force);
     let mut runs = 1;
-    while tally.wrong().is_empty() && began.elapsed_secs() < LASTING_SECS {
-        tally = attack.run(&tollgate, force);
+    while tally.wrong().is_empty() && began.elapsed_secs() < *seconds {
+        tally = attack.run(&tollgate, *force);
         runs += 1;
     }
-    let peak_bytes = vitals.peak_growth_bytes();
+    let (peak_bytes, resident_bytes) = (vitals.peak_growth_bytes(), vitals.peak_bytes());
     let settled = vitals.settles_within(SETTLE_TIME);
     companion.wait_for_rounds(3);
     let mut service = companion.stop();
     let mut wrong: Vec<String> = tally.wrong().iter().chain(&service.complaints).cloned().collect();
-    if peak_bytes > attack.peak_bytes_max * force as u64 {
+    if peak_bytes > attack.peak_bytes_max * *force as u64 {
         wrong.push(format!("grew by {} MiB", peak_bytes >> 20));
+    }
+    if resident_bytes > RESIDENT_BYTES_MAX {
+        wrong.push(format!("took {} MiB in all", resident_bytes >> 20));
     }
     if !settled {
         wrong.push(format!("{} connections are left", vitals.files_left()));
@@ -116,6 +147,7 @@ fn measure(server: &str, attack: &Attack, force: usize) -> Row {
     }
     let wrong = wrong.into_iter().map(|what| format!("{}: {what}", title(attack))).collect();
     let outcome: String = tally.to_string().chars().take(OUTCOME_CHARS_MAX).collect();
+    let p99_ms = p99_ms(&mut service);
     let cells = vec![
         title(attack),
         attack.expected.to_owned(),
@@ -124,9 +156,9 @@ fn measure(server: &str, attack: &Attack, force: usize) -> Row {
         format!("{:.1}", peak_bytes as f64 / f64::from(1 << 20)),
         service.asked.to_string(),
         service.wrong.to_string(),
-        format!("{:.2}", p99_ms(&mut service)),
+        format!("{p99_ms:.2}"),
     ];
-    Row { cells, wrong }
+    Row { cells, wrong, resident_bytes, p99_ms }
 }
 
 fn p99_ms(service: &mut Service) -> f64 {
@@ -146,11 +178,17 @@ fn report(rows: Vec<Row>) -> Result<(), Box<dyn Error>> {
         "wrong answers",
         "their p99, ms",
     ]);
-    let mut wrong = Vec::new();
+    let resident_mib = rows.iter().map(|row| row.resident_bytes >> 20).max().unwrap_or(0);
+    let p99_ms = rows.iter().map(|row| row.p99_ms).fold(0.0, f64::max);
+    let (attacks, mut wrong) = (rows.len(), Vec::new());
     for row in rows {
         table.add_row(row.cells);
         wrong.extend(row.wrong);
     }
     println!("{table}");
+    let wrongs = wrong.len();
+    println!(
+        "hostile: attacks={attacks} wrong={wrongs} resident_mib_max={resident_mib} p99_ms_max={p99_ms:.2}"
+    );
     if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\n").into()) }
 }

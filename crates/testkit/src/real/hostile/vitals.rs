@@ -28,9 +28,14 @@ impl Vitals {
         Vitals { start_bytes: vitals.resident_bytes(), start_files: vitals.open_files(), ..vitals }
     }
 
+    /// How large it was at its largest.
+    pub fn peak_bytes(&self) -> u64 {
+        self.status_bytes("VmHWM:")
+    }
+
     /// By how much it grew at its largest.
     pub fn peak_growth_bytes(&self) -> u64 {
-        self.status_bytes("VmHWM:").saturating_sub(self.start_bytes)
+        self.peak_bytes().saturating_sub(self.start_bytes)
     }
 
     /// By how much it is larger now.
