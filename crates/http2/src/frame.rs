@@ -93,19 +93,21 @@ impl Head {
     }
 }
 
-/// The payload of `DATA` or `HEADERS` without its padding and priority. None if it is shorter than these.
+/// The payload of `DATA` or `HEADERS` without its padding and priority. An error says which [`code`] the connection has to end with: the
+/// frame is too short for what its flags announce, or is padded with more than it holds.
 #[inline]
-pub fn unpadded(head: Head, payload: &[u8]) -> Option<&[u8]> {
+pub fn unpadded(head: Head, payload: &[u8]) -> Result<&[u8], u32> {
     let mut rest = payload;
     let mut padding_bytes = 0;
     if head.has(flag::PADDED) {
-        let (&length, after) = rest.split_first()?;
+        let (&length, after) = rest.split_first().ok_or(code::FRAME_SIZE_ERROR)?;
         (padding_bytes, rest) = (usize::from(length), after);
     }
     if head.kind == kind::HEADERS && head.has(flag::PRIORITY) {
-        rest = rest.get(PRIORITY_BYTES..)?;
+        rest = rest.get(PRIORITY_BYTES..).ok_or(code::FRAME_SIZE_ERROR)?;
     }
-    rest.get(..rest.len().checked_sub(padding_bytes)?)
+    let end = rest.len().checked_sub(padding_bytes).ok_or(code::PROTOCOL_ERROR)?;
+    rest.get(..end).ok_or(code::PROTOCOL_ERROR)
 }
 
 /// Writes that the peer may send so many bytes more, on a stream or, on stream zero, in all.

@@ -8,6 +8,7 @@ mod fields;
 mod fixed;
 mod huffman;
 mod integer;
+mod syntax;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -66,9 +67,17 @@ impl Error for HpackError {}
 struct Field<'a> {
     text: &'a [u8],
     name_bytes: usize,
+    /// Whether HTTP allows its name and value. Found out once, when the field is spelled out, and then kept in the table.
+    is_valid: bool,
 }
 
 impl<'a> Field<'a> {
+    /// A field that a client has spelled out.
+    fn new(text: &'a [u8], name_bytes: usize) -> Field<'a> {
+        let (name, value) = text.split_at_checked(name_bytes).unwrap_or((text, &[]));
+        Field { text, name_bytes, is_valid: syntax::is_name(name) && syntax::is_value(value) }
+    }
+
     fn name(&self) -> &'a [u8] {
         self.text.get(..self.name_bytes).unwrap_or_default()
     }
@@ -117,8 +126,8 @@ impl Decoder {
                 0x40.. => {
                     let field = self.read_literal(first, 6, &mut rest)?;
                     fields.push(field);
-                    let name_bytes = field.name_bytes;
-                    self.table.insert(Field { text: &self.literal, name_bytes });
+                    let Field { name_bytes, is_valid, .. } = field;
+                    self.table.insert(Field { text: &self.literal, name_bytes, is_valid });
                 }
                 0x20.. => return Err(HpackError::TableSizeLate),
                 // Never to be put in any table, or not in this one: that is for those who pass fields on.
@@ -156,7 +165,7 @@ impl Decoder {
         }
         let name_bytes = self.literal.len();
         read_string(rest, &mut self.literal)?;
-        Ok(Field { text: &self.literal, name_bytes })
+        Ok(Field::new(&self.literal, name_bytes))
     }
 }
 

@@ -3,6 +3,7 @@
 mod bodies;
 mod impatient;
 mod read_ahead;
+mod strict;
 #[cfg(test)]
 mod tests;
 
@@ -12,7 +13,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::response::{IntoResponse, Response};
-use http::Request;
+use http::header::{CONNECTION, HOST};
+use http::uri::Authority;
+use http::{HeaderValue, Request};
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
@@ -22,6 +25,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use self::bodies::{Budget, Counted, Responses, count_response};
 pub(crate) use self::impatient::Impatient;
 use self::read_ahead::{ReadAhead, Unparsed};
+use self::strict::Strict;
 use crate::body::BodyError;
 use crate::drain::Drain;
 use crate::memory::AccountFull;
@@ -103,13 +107,17 @@ where
     let (budget, unparsed) = (Budget::new(Arc::clone(&room)), Unparsed::new(Arc::clone(&room)));
     let visit = Visit::new(room);
     let (asked, responses) = (Arc::clone(&visit.has_asked), Arc::clone(&visit.responses));
-    let io = TokioIo::new(ReadAhead::new(Impatient::new(stream, WRITE_TIMEOUT), Arc::clone(&unparsed)));
+    let read_ahead = Arc::clone(&unparsed);
     let service = service_fn(move |mut request: Request<Incoming>| {
         asked.store(true, Ordering::Relaxed); // orders nothing else
         let parsed = unparsed.parsed();
         request.extensions_mut().insert(peer);
-        let charged = budget.charge_head(&request);
-        let begun = charged.map(|share| (service(request.map(|body| budget.count(body))), share));
+        let begun = if has_right_host(&request) {
+            let charged = budget.charge_head(&request).map_err(busy);
+            charged.map(|share| (service(request.map(|body| budget.count(body))), share))
+        } else {
+            Err(wrong_host())
+        };
         let responses = Arc::clone(&responses);
         async move {
             let _parsed = parsed;
@@ -117,7 +125,7 @@ where
                 Ok((answer, share)) => {
                     answer.await.map(|response| count_response(response, share, &responses))
                 }
-                Err(full) => Ok(busy(full)),
+                Err(refusal) => Ok(refusal),
             }
         }
     });
@@ -155,6 +163,8 @@ where
             .max_send_buf_size(SEND_BYTES_MAX)
             .keep_alive_interval(PING_INTERVAL)
             .keep_alive_timeout(PING_TIMEOUT);
+        let io = ReadAhead::new(Impatient::new(stream, WRITE_TIMEOUT), read_ahead);
+        let io = TokioIo::new(io);
         Box::pin(async { finish!(builder.serve_connection(io, service)) }).await
     } else {
         let mut builder = http1::Builder::new();
@@ -164,11 +174,36 @@ where
             .header_read_timeout(HEADER_TIMEOUT)
             .max_buf_size(HEADER_BYTES_MAX as usize)
             .half_close(true);
+        let io = ReadAhead::new(Impatient::new(Strict::new(stream), WRITE_TIMEOUT), read_ahead);
+        let io = TokioIo::new(io);
         Box::pin(async { finish!(builder.serve_connection(io, service)) }).await
     };
     if let Err(error) = ended {
         tracing::debug!(%error, "a connection broke");
     }
+}
+
+/// Whether a request names the host that it is for as RFC 9112 (section 3.2) demands: HTTP/1.1 with one field, and no version with two
+/// or with one that is no host. Proxies that disagree on the host send requests to the wrong place.
+fn has_right_host<B>(request: &Request<B>) -> bool {
+    let mut hosts = request.headers().get_all(HOST).iter();
+    match (hosts.next(), hosts.next()) {
+        (None, _) => request.version() != http::Version::HTTP_11,
+        (Some(host), None) => is_host(host.as_bytes()),
+        (Some(_), Some(_)) => false,
+    }
+}
+
+/// A host, perhaps with a port. It may be empty, for a request that is for no host.
+fn is_host(value: &[u8]) -> bool {
+    value.is_empty() || (!value.contains(&b'@') && Authority::try_from(value).is_ok())
+}
+
+fn wrong_host() -> Response {
+    let text = "a request has one `Host` field with the name of the host that it is for";
+    let mut response = Problem::bad_request(text).into_response();
+    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    response
 }
 
 /// The response to a request for which the memory account has no room.

@@ -34,7 +34,7 @@ fn a_flag_is_one_of_many() {
 
 fn check_unpadded(kind: u8, flags: u8, payload: &[u8], expected: Option<&[u8]>) {
     let head = Head { length: u32::try_from(payload.len()).unwrap(), kind, flags, stream: 1 };
-    assert_eq!(unpadded(head, payload), expected, "kind {kind}, flags {flags:#x}, {payload:?}");
+    assert_eq!(unpadded(head, payload).ok(), expected, "kind {kind}, flags {flags:#x}, {payload:?}");
 }
 
 #[test]
@@ -63,6 +63,19 @@ fn priority_is_left_out_of_headers_alone() {
     check_unpadded(HEADERS, PRIORITY | flag::PADDED, &[1, 0, 0, 0, 1, 9, 7, 0], Some(&[7]));
     check_unpadded(HEADERS, PRIORITY | flag::PADDED, &[1, 0, 0, 0, 1, 9], None);
     check_unpadded(DATA, PRIORITY, &[0, 0, 0, 1, 9, 7, 8], Some(&[0, 0, 0, 1, 9, 7, 8]));
+}
+
+#[test]
+fn a_frame_that_is_too_short_is_another_error_than_too_much_padding() {
+    let code = |flags, payload: &[u8]| {
+        let head = Head { length: 0, kind: kind::HEADERS, flags, stream: 1 };
+        unpadded(head, payload).map(<[u8]>::len)
+    };
+    assert_eq!(code(flag::PADDED, &[]), Err(code::FRAME_SIZE_ERROR));
+    assert_eq!(code(flag::PRIORITY, &[0; 4]), Err(code::FRAME_SIZE_ERROR));
+    assert_eq!(code(flag::PRIORITY | flag::PADDED, &[0; 5]), Err(code::FRAME_SIZE_ERROR));
+    assert_eq!(code(flag::PADDED, &[1]), Err(code::PROTOCOL_ERROR));
+    assert_eq!(code(flag::PRIORITY | flag::PADDED, &[1, 0, 0, 0, 0, 0]), Err(code::PROTOCOL_ERROR));
 }
 
 #[test]
@@ -105,6 +118,6 @@ proptest! {
         }
         let fits = before + after <= payload.len();
         let expected = fits.then(|| &payload[before..payload.len() - after]);
-        prop_assert_eq!(unpadded(head, &payload), expected);
+        prop_assert_eq!(unpadded(head, &payload).ok(), expected);
     }
 }

@@ -20,6 +20,7 @@ pub struct Fields {
     /// What the fields take that were sent, those among them that are not kept.
     bytes: usize,
     bytes_max: usize,
+    has_invalid: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -31,12 +32,25 @@ struct Lengths {
 impl Fields {
     /// Room for fields that take `bytes_max`, counted as `SETTINGS_MAX_HEADER_LIST_SIZE` is: name, value and 32 for each.
     pub fn new(bytes_max: usize) -> Fields {
-        Fields { text: Vec::new(), lengths: Vec::new(), bytes: 0, bytes_max }
+        Fields { text: Vec::new(), lengths: Vec::new(), bytes: 0, bytes_max, has_invalid: false }
     }
 
     /// Whether more were sent than there is room for. The first that was too much is not kept, nor is any after it.
     pub fn is_too_long(&self) -> bool {
         self.bytes > self.bytes_max
+    }
+
+    /// Whether a field has a name or a value that HTTP forbids: whoever sent it has sent a malformed request (RFC 9113, 8.2.1). Fields
+    /// that are not kept count too.
+    pub fn has_invalid(&self) -> bool {
+        self.has_invalid
+    }
+
+    /// Gives back the memory that a long block took. Its fields are gone then; short blocks stay.
+    pub fn shrink(&mut self) {
+        if self.text.capacity() > TEXT_BYTES_KEPT || self.lengths.capacity() > FIELDS_KEPT {
+            self.clear();
+        }
     }
 
     /// Whether so much more was sent that nobody does it by accident.
@@ -73,11 +87,13 @@ impl Fields {
         self.lengths.clear();
         self.lengths.shrink_to(FIELDS_KEPT);
         self.bytes = 0;
+        self.has_invalid = false;
     }
 
     #[inline]
     pub(super) fn push(&mut self, field: Field<'_>) {
         self.bytes = self.bytes.saturating_add(field.size());
+        self.has_invalid |= !field.is_valid;
         if self.is_too_long() {
             return;
         }

@@ -5,7 +5,7 @@ use super::Field;
 /// Name and value of a field, which one copy is to take.
 macro_rules! field {
     ($name:literal, $value:literal) => {
-        Field { text: concat!($name, $value).as_bytes(), name_bytes: $name.len() }
+        Field { text: concat!($name, $value).as_bytes(), name_bytes: $name.len(), is_valid: true }
     };
 }
 

@@ -29,6 +29,8 @@ struct Place {
     start: usize,
     name_bytes: usize,
     end: usize,
+    /// See [`Field::is_valid`].
+    is_valid: bool,
 }
 
 impl Table {
@@ -43,7 +45,7 @@ impl Table {
     pub(super) fn get(&self, index: usize) -> Option<Field<'_>> {
         let place = self.places.get(index)?;
         let text = self.text.get(place.start..place.end)?;
-        Some(Field { text, name_bytes: place.name_bytes })
+        Some(Field { text, name_bytes: place.name_bytes, is_valid: place.is_valid })
     }
 
     /// What the fields take, as RFC 7541 counts it.
@@ -62,7 +64,8 @@ impl Table {
         self.close_gap();
         let start = self.text.len();
         self.text.extend_from_slice(field.text);
-        self.places.push_front(Place { start, name_bytes: field.name_bytes, end: self.text.len() });
+        let Field { name_bytes, is_valid, .. } = field;
+        self.places.push_front(Place { start, name_bytes, end: self.text.len(), is_valid });
         self.bytes += size;
     }
 

@@ -64,6 +64,36 @@ async fn a_head_has_a_longest_length() {
     assert!(answer(&head(6 * longest)).await.starts_with("HTTP/1.1 431 "));
 }
 
+#[tokio::test]
+async fn a_request_of_http_1_1_has_one_host() {
+    let get = |fields: &str| format!("GET / HTTP/1.1\r\n{fields}\r\n");
+    for fields in ["", "Host: x\r\nHost: x\r\n", "Host: x y\r\n", "Host: u@x\r\n", "Host: x/\r\n"] {
+        let answer = answer(&get(fields)).await;
+        assert!(answer.starts_with("HTTP/1.1 400 "), "{fields:?}: {answer}");
+    }
+    for fields in ["Host: x\r\n", "Host:\r\n", "Host: x:80\r\n", "Host: [::1]:8080\r\n"] {
+        let answer = answer(&get(fields)).await;
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{fields:?}: {answer}");
+    }
+    assert!(answer("GET / HTTP/1.0\r\n\r\n").await.starts_with("HTTP/1.0 200 "));
+}
+
+#[tokio::test]
+async fn a_line_ends_with_a_carriage_return_and_a_line_feed() {
+    let whole = "GET / HTTP/1.1\r\nHost: x\r\nX: y\r\n\r\n";
+    for (end, _) in whole.match_indices("\r\n") {
+        let mut request = whole.to_owned();
+        request.remove(end);
+        // What follows must not be taken for another request.
+        let answer = answer(&(request + whole)).await;
+        assert!(answer.starts_with("HTTP/1.1 400 "), "at {end}: {answer}");
+        assert_eq!(answer.matches("HTTP/1.1 ").count(), 1, "at {end}: {answer}");
+    }
+    // Within a body it is nothing special.
+    let answer = answer(&post("/", "a\nb\n")).await;
+    assert!(answer.ends_with("4 bytes"), "{answer}");
+}
+
 fn post(path: &str, body: &str) -> String {
     format!("POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{body}", body.len())
 }

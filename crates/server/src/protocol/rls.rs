@@ -3,6 +3,7 @@
 //! An error makes Envoy let its request through. So nothing that a client can put into a header causes one: values may be as long
 //! as all the headers that Envoy takes, and need not be text. What is refused is what only a configuration can get wrong.
 
+mod account;
 mod arrival;
 mod back;
 mod batch;
@@ -42,15 +43,17 @@ const DESCRIPTOR_BYTES_MAX: usize = 64 << 10;
 /// A whole question: as many descriptors as there may be, each with a copy of the longest header that Envoy takes. Were it less, a
 /// client could choose a header that makes the question too long, and so have its request let through.
 const MESSAGE_BYTES_MAX: usize = decode::DESCRIPTORS_MAX * DESCRIPTOR_BYTES_MAX;
-/// A message about health, or about the services themselves.
-const SMALL_MESSAGE_BYTES_MAX: usize = 64 << 10;
+/// A message about health, or about the services themselves: names of services and files.
+const SMALL_MESSAGE_BYTES_MAX: usize = 16 << 10;
 
 /// Before every message: whether it is compressed, and its length.
 const PREFIX_BYTES: usize = 5;
 /// The one method that is called all the time.
 const SHOULD_RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
-/// What the methods of the health protocol begin with. They are for everybody.
+/// What the methods of the health protocol begin with. They need no token.
 const HEALTH: &str = "/grpc.health.v1.Health/";
+/// The one method whose answer has no end: it tells of every change.
+const HEALTH_WATCH: &str = "/grpc.health.v1.Health/Watch";
 
 /// What answers the calls of the gRPC listener.
 pub(crate) struct Services {

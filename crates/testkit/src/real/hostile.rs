@@ -11,10 +11,13 @@ mod floods;
 mod frames;
 mod grpc;
 mod hoards;
+mod hosts;
 mod http1;
+mod memory;
 mod patience;
 mod raw;
 mod resp;
+mod rfc9113;
 mod seen;
 mod smuggling;
 mod streams;
@@ -115,9 +118,12 @@ pub fn attacks() -> Vec<Attack> {
         http1::attacks(),
         bodies::attacks(),
         smuggling::attacks(),
+        hosts::attacks(),
         grpc::attacks(),
         floods::attacks(),
         streams::attacks(),
+        memory::attacks(),
+        rfc9113::attacks(),
         resp::attacks(),
         crowd::attacks(),
         hoards::attacks(),

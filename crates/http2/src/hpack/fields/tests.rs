@@ -10,7 +10,7 @@ fn fields(bytes_max: usize, sent: &[(&str, &str)]) -> Fields {
 
 fn push_all(fields: &mut Fields, sent: &[(&str, &str)]) {
     for (name, value) in sent {
-        fields.push(Field { text: [*name, *value].concat().as_bytes(), name_bytes: name.len() });
+        fields.push(Field::new([*name, *value].concat().as_bytes(), name.len()));
     }
 }
 

@@ -30,7 +30,7 @@ fn cut(naive: &mut Naive, bytes: usize) {
 }
 
 fn insert(table: &mut Table, name: &str, value: &str) {
-    table.insert(Field { text: [name, value].concat().as_bytes(), name_bytes: name.len() });
+    table.insert(Field::new([name, value].concat().as_bytes(), name.len()));
 }
 
 fn held(table: &Table) -> Naive {

@@ -203,6 +203,9 @@ fn usual(input: &[u8], host: &mut Vec<u8>, gate: &Gate) -> Result<Option<(usize,
         Ok(httparse::Status::Partial) | Err(_) => return Err(Unusual),
     };
     let end = body + body_length(request.headers)?;
+    if has_bare_line_feed(input.get(..body).unwrap_or_default()) {
+        return Err(Unusual);
+    }
     if gate.web_hosts().checks_host() {
         check_host(request.headers, host, gate)?;
     }
@@ -214,9 +217,11 @@ fn body_length(fields: &[httparse::Header<'_>]) -> Result<usize, Unusual> {
     // The last two are sent by browsers alone.
     const MATTERING: [&str; 8] =
         ["transfer-encoding", "connection", "expect", "upgrade", "te", "trailer", "origin", "sec-fetch-site"];
-    let mut length = None;
+    let (mut length, mut hosts) = (None, 0);
     for field in fields {
-        if field.name.eq_ignore_ascii_case("content-length") {
+        if field.name.eq_ignore_ascii_case("host") {
+            hosts += if is_usual_host(field.value) { 1 } else { 2 };
+        } else if field.name.eq_ignore_ascii_case("content-length") {
             if length.is_some() {
                 return Err(Unusual);
             }
@@ -228,7 +233,22 @@ fn body_length(fields: &[httparse::Header<'_>]) -> Result<usize, Unusual> {
             return Err(Unusual);
         }
     }
-    length.ok_or(Unusual)
+    length.filter(|_| hosts == 1).ok_or(Unusual)
+}
+
+/// A name or an address, perhaps with a port. Whether anything else is a host, hyper's side decides.
+fn is_usual_host(value: &[u8]) -> bool {
+    let is_usual =
+        |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_' | b':' | b'[' | b']');
+    value.iter().all(is_usual)
+}
+
+/// Whether a line ends without a carriage return. Some programs take that for the end of a line and some do not, so it is refused.
+fn has_bare_line_feed(head: &[u8]) -> bool {
+    // Without a branch for each byte, so that many bytes are compared at once.
+    let pairs = head.iter().zip(head.get(1..).unwrap_or_default());
+    let is_bare = |before: u8, byte: u8| u8::from(byte == b'\n' && before != b'\r');
+    pairs.fold(0, |found, (&before, &byte)| found | is_bare(before, byte)) != 0
 }
 
 /// Whether the listener answers to the name by which it is asked. It mostly is the one of the last request.

@@ -3,7 +3,6 @@
 //! All that a connection has sent and not finished is bounded, in bytes and in time.
 
 use std::future::poll_fn;
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -11,74 +10,48 @@ use h2::RecvStream;
 use tokio::time::timeout;
 use tonic::Status;
 
-use super::{MESSAGE_BYTES_MAX, PREFIX_BYTES};
-use crate::room::{Held, Room};
+use super::PREFIX_BYTES;
+use super::account::Message;
 
 /// How long a body may take.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 /// Bodies are kept in pieces of this length.
 const BLOCK_BYTES: usize = 16 << 10;
-/// What a connection may have sent of bodies that are not whole yet: one that is as long as may be, and then some.
-const UNFINISHED_BYTES_MAX: usize = 16 << 20;
-/// What of that is not counted with the listener.
-const FREE_BYTES: usize = 64 << 10;
 
-/// A share of what a connection holds of bodies that are not whole yet. It ends with this value.
+/// A body that is there, with its part of the account.
 #[derive(Debug)]
-struct Share {
-    of: Arc<Held>,
-    bytes: usize,
+pub(super) struct Whole {
+    pub(super) body: Bytes,
+    _message: Message,
 }
 
-impl Share {
-    fn none(of: &Arc<Held>) -> Share {
-        Share { of: Arc::clone(of), bytes: 0 }
-    }
-
-    /// Takes more, or says why there is no more.
-    fn grow(&mut self, bytes: usize) -> Result<(), Status> {
-        self.bytes += bytes; // It counts even where it is refused.
-        match self.of.grow(bytes) {
-            Ok(held_bytes) if held_bytes <= UNFINISHED_BYTES_MAX => Ok(()),
-            Ok(_) => {
-                let text = format!("unfinished messages of more than {UNFINISHED_BYTES_MAX} bytes");
-                Err(Status::resource_exhausted(text))
-            }
-            Err(error) => Err(Status::resource_exhausted(error.to_string())),
-        }
-    }
-}
-
-impl Drop for Share {
-    fn drop(&mut self) {
-        self.of.shrink(self.bytes);
-    }
-}
-
-/// What a connection holds of bodies, of which nothing is there yet.
-pub(super) fn nothing_held(room: Arc<Room>) -> Arc<Held> {
-    Arc::new(Held::new(room, FREE_BYTES))
-}
-
-/// Waits for all of a body. `Ok(None)` if the client has gone.
-pub(super) async fn wait(body: &mut RecvStream, held: &Arc<Held>) -> Result<Option<Bytes>, Status> {
+/// Waits for all of a body whose message has at most so many bytes. `Ok(None)` if the client has gone.
+pub(super) async fn wait(
+    body: &mut RecvStream,
+    message_bytes_max: usize,
+    message: Message,
+) -> Result<Option<Whole>, Status> {
     let too_slow = || Status::deadline_exceeded(format!("no whole message within {BODY_TIMEOUT:?}"));
-    timeout(BODY_TIMEOUT, wait_for_all(body, held)).await.map_err(|_| too_slow())?
+    timeout(BODY_TIMEOUT, wait_for_all(body, message_bytes_max, message)).await.map_err(|_| too_slow())?
 }
 
-async fn wait_for_all(body: &mut RecvStream, held: &Arc<Held>) -> Result<Option<Bytes>, Status> {
-    let (mut parts, mut share) = (Parts::default(), Share::none(held));
+async fn wait_for_all(
+    body: &mut RecvStream,
+    message_bytes_max: usize,
+    mut message: Message,
+) -> Result<Option<Whole>, Status> {
+    let mut parts = Parts::default();
     loop {
         match poll_fn(|context| body.poll_data(context)).await {
             Some(Ok(data)) => {
                 parts.add(&data);
-                check_length(&parts)?;
-                share.grow(data.len())?;
+                check_length(&parts, message_bytes_max)?;
+                message.grow(data.len())?;
                 // An error means that there is no such stream any more.
                 let _ = body.flow_control().release_capacity(data.len());
             }
             Some(Err(_)) => return Ok(None),
-            None => return Ok(Some(parts.whole())),
+            None => return Ok(Some(Whole { body: parts.whole(), _message: message })),
         }
     }
 }
@@ -122,16 +95,15 @@ impl Parts {
 }
 
 /// Whether a body may go on as it has begun. The words are tonic's.
-fn check_length(parts: &Parts) -> Result<(), Status> {
+fn check_length(parts: &Parts, limit: usize) -> Result<(), Status> {
     let told = match parts.first() {
         [_, a, b, c, d, ..] => usize::try_from(u32::from_be_bytes([*a, *b, *c, *d])).unwrap_or(usize::MAX),
         _ => 0,
     };
     let found = told.max(parts.length().saturating_sub(PREFIX_BYTES));
-    if found <= MESSAGE_BYTES_MAX {
+    if found <= limit {
         return Ok(());
     }
-    let limit = MESSAGE_BYTES_MAX;
     let text =
         format!("Error, decoded message length too large: found {found} bytes, the limit is: {limit} bytes");
     Err(Status::out_of_range(text))

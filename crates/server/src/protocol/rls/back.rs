@@ -9,19 +9,19 @@ use std::time::Duration;
 use bytes::Bytes;
 use h2::server::{self, SendResponse};
 use h2::{Ping, PingPong, RecvStream};
+use http::Request;
 use http::header::CONTENT_TYPE;
-use http::{HeaderName, Method, Request};
 use tokio::io::DuplexStream;
 use tokio::time::{Sleep, sleep, timeout};
 use tonic::Status;
 
-use super::arrival;
+use super::account::Account;
 use super::front::{HEADER_BYTES_MAX, WINDOW_BYTES};
-use super::{HEALTH, SHOULD_RATE_LIMIT, Services, others, reply};
+use super::{HEALTH, Services, others, reply};
 use crate::access::{self, Admitted, Attempts};
 use crate::drain::Drain;
 use crate::metrics::Protocol;
-use crate::room::{Held, Room};
+use crate::room::Room;
 
 /// How long a client may take to send all of what it must say first.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -41,12 +41,10 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(15);
 /// How long a client that has shown too many wrong tokens has to take its answers.
 const REFUSED_TIMEOUT: Duration = Duration::from_secs(1);
 
-const GRPC_ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
-
 /// Serves what is passed on of one connection, until that closes. When the server stops, calls under way are still answered.
 pub(super) async fn serve(
     pipe: DuplexStream,
-    (services, attempts): (Arc<Services>, Arc<Attempts>),
+    (services, attempts, account): (Arc<Services>, Arc<Attempts>, Account),
     pulse: Pulse,
     drain: Drain,
 ) {
@@ -59,7 +57,7 @@ pub(super) async fn serve(
         .max_local_error_reset_streams(Some(RESETS_BY_ERROR_MAX))
         .handshake(pipe);
     let ended = match timeout(HANDSHAKE_TIMEOUT, handshake).await {
-        Ok(Ok(http2)) => Connection::new(http2, (services, attempts), &pulse.room).run(pulse, drain).await,
+        Ok(Ok(http2)) => Connection { http2, services, attempts, account }.run(pulse, drain).await,
         Ok(Err(error)) => Err(error),
         Err(_) => return tracing::debug!("a client does not say what it must say first"),
     };
@@ -72,18 +70,10 @@ struct Connection {
     http2: server::Connection<DuplexStream, Bytes>,
     services: Arc<Services>,
     attempts: Arc<Attempts>,
-    held: Arc<Held>,
+    account: Account,
 }
 
 impl Connection {
-    fn new(
-        http2: server::Connection<DuplexStream, Bytes>,
-        (services, attempts): (Arc<Services>, Arc<Attempts>),
-        room: &Arc<Room>,
-    ) -> Connection {
-        Connection { http2, services, attempts, held: arrival::nothing_held(Arc::clone(room)) }
-    }
-
     async fn run(mut self, mut pulse: Pulse, mut drain: Drain) -> Result<(), h2::Error> {
         pulse.pings = self.http2.ping_pong();
         let mut begun = pin!(drain.begun());
@@ -131,23 +121,11 @@ impl Connection {
         let Ok(Admitted { scope, .. }) = admitted else {
             return reply::refuse(&mut caller, Status::unauthenticated("no valid credentials"));
         };
-        let is_plain = headers.get(GRPC_ENCODING).is_none_or(|told| told == "identity");
-        if path != SHOULD_RATE_LIMIT || request.method() != Method::POST || !is_plain {
-            if let Some(scope) = scope {
-                request.extensions_mut().insert(scope);
-            }
-            tokio::spawn(others::answer(self.services.router.clone(), request, caller));
-            return;
+        if let Some(scope) = scope {
+            request.extensions_mut().insert(scope);
         }
-        let (services, held) = (Arc::clone(&self.services), Arc::clone(&self.held));
-        tokio::spawn(async move {
-            let mut body = request.into_body();
-            match arrival::wait(&mut body, &held).await {
-                Ok(Some(whole)) => others::answer_whole(services.router.clone(), scope, whole, caller).await,
-                Ok(None) => {}
-                Err(status) => reply::refuse(&mut caller, status),
-            }
-        });
+        let (router, account) = (self.services.router.clone(), self.account.clone());
+        tokio::spawn(others::answer(router, request, caller, account));
     }
 }
 

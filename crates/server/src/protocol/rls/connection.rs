@@ -18,6 +18,7 @@ use tokio::time::{Sleep, sleep, timeout};
 use tollgate_http2::frame::code;
 
 use super::Services;
+use super::account::{Account, BUFFERS_FIRST_BYTES, Share};
 use super::back::{self, Pulse};
 use super::batch::Batch;
 use super::front::{Front, Taken, Violation};
@@ -29,7 +30,7 @@ use crate::stream::Stream;
 
 /// How long a client may take to say that it speaks HTTP/2.
 const PREFACE_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a client may take none of its answers.
+/// How long a client may take none of its answers, or hardly any that wait for its window.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a call may wait for its message before h2 waits for it, which then gives it as long as any.
 const HELD_TIMEOUT: Duration = Duration::from_secs(1);
@@ -38,7 +39,11 @@ const READ_BYTES: usize = 16 << 10;
 /// When so much is to be said, nothing more is read.
 const UNSENT_BYTES_MAX: usize = 64 << 10;
 /// How much is under way to h2, and from it.
-const PIPE_BYTES: usize = 64 << 10;
+const PIPE_BYTES: usize = 16 << 10;
+/// Buffers are counted in steps of this size, so that short requests change nothing.
+const BUFFER_STEP_BYTES: usize = 16 << 10;
+/// What a client has to take of answers that wait for its window, within [`WRITE_TIMEOUT`].
+const MOVED_BYTES_MIN: u64 = 16 << 10;
 
 /// Serves one connection until it closes. When the server stops, calls under way are still answered.
 pub(crate) async fn serve(mut stream: Stream, services: Arc<Services>, mut drain: Drain) {
@@ -52,12 +57,14 @@ pub(crate) async fn serve(mut stream: Stream, services: Arc<Services>, mut drain
     }
     let (pipe, far_end) = tokio::io::duplex(PIPE_BYTES);
     let (room, is_felt) = (Arc::clone(stream.room()), Arc::new(AtomicBool::new(false)));
+    let (account, pulse) = (Account::new(&room), Pulse::new(room, Arc::clone(&is_felt)));
     let attempts = Arc::new(Attempts::new(stream.peer().address.ip()));
-    let answering = (Arc::clone(&services), Arc::clone(&attempts));
-    tokio::spawn(back::serve(far_end, answering, Pulse::new(room, Arc::clone(&is_felt)), drain));
+    let answering = (Arc::clone(&services), Arc::clone(&attempts), account.clone());
+    tokio::spawn(back::serve(far_end, answering, pulse, drain));
     // Boxed, so that whoever has not said anything yet does not take the room of those who have.
     let served = Box::pin(async {
-        let mut connection = Connection::new(stream, pipe, (Arc::clone(&services.gate), attempts), is_felt);
+        let mut connection =
+            Connection::new(stream, pipe, Arc::clone(&services.gate), (attempts, account), is_felt);
         poll_fn(|context| connection.poll(context)).await
     });
     if let Err(error) = served.await {
@@ -72,6 +79,9 @@ struct Connection {
     /// Whether the client has asked anything since h2 last looked.
     is_felt: Arc<AtomicBool>,
     front: Front,
+    /// What all buffers hold, in the account, and in steps.
+    buffers: Share,
+    buffer_steps: usize,
     batch: Batch,
     /// What was read and not taken: at most a frame, and what was read after it.
     kept: Vec<u8>,
@@ -83,7 +93,7 @@ struct Connection {
     passed: usize,
     /// Runs while calls wait for their messages.
     patience: Option<Pin<Box<Sleep>>>,
-    /// Runs while answers wait for the client's window, since any could last be sent.
+    /// Runs while answers wait for the client's window, since enough of them could last be sent.
     stall: Option<(u64, Pin<Box<Sleep>>)>,
     /// The client says nothing more, or must not.
     has_client_ended: bool,
@@ -94,13 +104,16 @@ impl Connection {
     fn new(
         stream: Stream,
         pipe: DuplexStream,
-        (gate, attempts): (Arc<Gate>, Arc<Attempts>),
+        gate: Arc<Gate>,
+        (attempts, account): (Arc<Attempts>, Account),
         is_felt: Arc<AtomicBool>,
     ) -> Connection {
         Connection {
             stream: Impatient::new(stream, WRITE_TIMEOUT),
             pipe,
-            front: Front::new(Arc::clone(&gate), attempts),
+            buffers: account.buffers(),
+            buffer_steps: 0,
+            front: Front::new(Arc::clone(&gate), attempts, account),
             gate,
             is_felt,
             batch: Batch::default(),
@@ -131,7 +144,8 @@ impl Connection {
             let is_passed = self.poll_pass(context).is_ready();
             let is_read = self.poll_read(context)?.is_ready();
             let has_waited = self.poll_patience(context).is_ready() || self.poll_stall(context).is_ready();
-            if !(is_relayed || is_passed || is_read || has_waited) {
+            let is_shed = self.count_buffers();
+            if !(is_relayed || is_passed || is_read || has_waited || is_shed) {
                 return Poll::Pending;
             }
         }
@@ -250,13 +264,13 @@ impl Connection {
 
     /// Ready when answers have waited long enough for the client's window, and the connection is given up.
     fn poll_stall(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        let Some(moves) = self.front.outward().waits() else {
+        let Some(moved_bytes) = self.front.outward().waits() else {
             self.stall = None;
             return Poll::Pending;
         };
-        let fresh = || (moves, Box::pin(sleep(WRITE_TIMEOUT)));
+        let fresh = || (moved_bytes, Box::pin(sleep(WRITE_TIMEOUT)));
         let stall = self.stall.get_or_insert_with(fresh);
-        if stall.0 != moves {
+        if moved_bytes - stall.0 >= MOVED_BYTES_MIN {
             *stall = fresh();
         }
         ready!(stall.1.as_mut().poll(context));
@@ -264,6 +278,25 @@ impl Connection {
         self.front.end(Violation(code::ENHANCE_YOUR_CALM));
         self.has_client_ended = true;
         Poll::Ready(())
+    }
+
+    /// Counts what the buffers hold. True where the account is full and the client does not finish its calls or take its answers: then the
+    /// connection is given up.
+    fn count_buffers(&mut self) -> bool {
+        let bytes = self.front.buffer_bytes() + self.kept.capacity();
+        let steps = bytes.div_ceil(BUFFER_STEP_BYTES);
+        if steps == self.buffer_steps || self.has_client_ended {
+            return false;
+        }
+        self.buffer_steps = steps;
+        let is_counted = self.buffers.set(steps * BUFFER_STEP_BYTES).is_ok();
+        if is_counted || self.front.stuck_bytes() <= BUFFERS_FIRST_BYTES {
+            return false;
+        }
+        tracing::debug!("no memory is left for a client that does not go on");
+        self.front.end(Violation(code::ENHANCE_YOUR_CALM));
+        self.has_client_ended = true;
+        true
     }
 
     /// Whether the client is to take its answers first.

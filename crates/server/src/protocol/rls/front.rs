@@ -5,15 +5,18 @@
 //! is out of the ordinary) goes to h2 behind, which sees a connection of its own on which some streams are never opened. So the
 //! rules of HTTP/2 are h2's, and what the two must share is kept here:
 //!
-//! - Header blocks build on each other, so all of them are read here. They are passed on in a form that builds on nothing.
+//! - Header blocks build on each other, so all of them are read here. Of a call that is passed on, the fields that something behind
+//!   reads are passed on, in a form that builds on nothing.
+//! - What RFC 9113 forbids is refused here where h2 would take it, or would end a connection for what is the error of one stream.
 //! - Streams are passed on in the order of their numbers. So a call that waits for its message is passed on before any later one is.
 //! - Windows: see [`Outward`] for the client's, which answers spend. The server's own is given back by whoever takes the data.
 //!
 //! Nothing here reads or writes a socket.
 
+mod headers;
 mod outward;
 mod passed;
-mod plain;
+mod request;
 #[cfg(test)]
 mod tests;
 
@@ -21,10 +24,12 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use tollgate_http2::frame::{self, HEADER_BYTES, Head, PAYLOAD_BYTES_MAX, code, flag, kind};
-use tollgate_http2::hpack::{self, Decoder, Fields, HpackError};
+use tollgate_http2::hpack::{Decoder, Fields};
 
+use self::headers::Block;
 pub(super) use self::outward::Outward;
-use self::passed::Passed;
+use self::passed::{Call, Passed};
+use super::account::{Account, STREAM_BYTES};
 use super::batch::{Batch, Body};
 use super::message_of;
 use crate::access::{Attempts, Remembered, Scope};
@@ -39,16 +44,23 @@ pub(super) const WINDOW_BYTES: u32 = 1 << 20;
 const WINDOW_BYTES_LOW: u32 = WINDOW_BYTES / 2;
 /// What encoders may remember, unless they are told otherwise; and h2 tells them nothing.
 const TABLE_BYTES: usize = 4096;
-/// A header block as it is sent: all fields, were none of them shortened, and as many pieces as that is worth.
-const BLOCK_BYTES_MAX: usize = HEADER_BYTES_MAX as usize;
-const BLOCK_PIECES_MAX: usize = 64;
+/// A setting: its name and its value.
+const SETTING_BYTES: u32 = 6;
+/// What a PING carries.
+const PING_BYTES: u32 = 8;
 /// Calls that wait for their message. Each may have sent one frame of it.
 const HELD_MAX: usize = 64;
 /// When so much is to be passed on, nothing more is read.
 const INWARD_BYTES_MAX: usize = 64 << 10;
 /// Streams of h2's that are open. It allows a quarter of it, but resets those beyond only when it gets to see them.
 const PASSED_MAX: usize = 4096;
-/// Calls that were reset before their message had come, more than there were answers. See `RESETS_UNSEEN_MAX` of h2's part.
+/// Calls of a connection at a time that are none of `ShouldRateLimit`: health, reflection, methods that do not exist. A client that needs
+/// more than a few means harm.
+const OTHER_CALLS_MAX: usize = 16;
+/// What a client may send in such a call.
+const OTHER_BODY_BYTES_MAX: usize = super::SMALL_MESSAGE_BYTES_MAX + super::PREFIX_BYTES;
+/// Calls that the client has reset before their message had come or the server because they were malformed, more than there were
+/// answers. See `RESETS_UNSEEN_MAX` of h2's part.
 const RESETS_MAX: usize = 128;
 
 /// Why a connection cannot go on: a code of HTTP/2.
@@ -67,14 +79,6 @@ struct Held {
     body: Vec<u8>,
     /// How much wider than others the client has made its window.
     widened_bytes: u32,
-}
-
-/// A header block that goes on in the next frame.
-#[derive(Debug)]
-struct Block {
-    head: Head,
-    bytes: Vec<u8>,
-    pieces: usize,
 }
 
 /// A frame, and where its payload lies in what was read.
@@ -98,10 +102,13 @@ pub(super) struct Taken {
 /// How far a connection has been read, and what it has to say.
 pub(super) struct Front {
     gate: Arc<Gate>,
+    account: Account,
     attempts: Arc<Attempts>,
     /// The last token that was admitted.
     remembered: Remembered,
     has_greeted: bool,
+    /// Whether the client has sent its settings, which come before anything else.
+    has_settings: bool,
     decoder: Decoder,
     fields: Fields,
     block: Option<Block>,
@@ -109,6 +116,8 @@ pub(super) struct Front {
     held: VecDeque<Held>,
     passed: Passed,
     last_stream: u32,
+    /// From this stream to the last one, the client has left none out.
+    gapless_from: u32,
     resets: usize,
     /// What the client has spent of the server's window and was not given back.
     unreturned_bytes: u32,
@@ -118,18 +127,21 @@ pub(super) struct Front {
 }
 
 impl Front {
-    pub(super) fn new(gate: Arc<Gate>, attempts: Arc<Attempts>) -> Front {
+    pub(super) fn new(gate: Arc<Gate>, attempts: Arc<Attempts>, account: Account) -> Front {
         Front {
             gate,
+            account,
             attempts,
             remembered: Remembered::default(),
             has_greeted: false,
+            has_settings: false,
             decoder: Decoder::new(TABLE_BYTES),
             fields: Fields::new(HEADER_BYTES_MAX as usize),
             block: None,
             held: VecDeque::new(),
             passed: Passed::default(),
             last_stream: 0,
+            gapless_from: 1,
             resets: 0,
             unreturned_bytes: 0,
             inward: Vec::new(),
@@ -155,6 +167,18 @@ impl Front {
     /// Whether calls wait for their messages.
     pub(super) fn holds_any(&self) -> bool {
         !self.held.is_empty()
+    }
+
+    /// What the buffers hold: what the client has not finished, and what it does not take.
+    pub(super) fn buffer_bytes(&self) -> usize {
+        self.stuck_bytes() + self.inward.capacity() + self.outward.sent_bytes()
+    }
+
+    /// What of that it is for the client to go on with: messages and header blocks without an end, and answers without a window.
+    pub(super) fn stuck_bytes(&self) -> usize {
+        let held_bytes: usize = self.held.iter().map(|held| held.body.capacity()).sum();
+        let block_bytes = self.block.as_ref().map_or(0, Block::bytes);
+        held_bytes + block_bytes + self.outward.waiting_buffer_bytes()
     }
 
     /// Takes the frames that are whole. Questions are put into the batch, by where they lie. Stops when the batch is full or much is to be
@@ -212,7 +236,13 @@ impl Front {
     }
 
     fn take_frame(&mut self, frame: Frame<'_>, batch: &mut Batch) -> Result<(), Violation> {
-        let Head { kind, stream, .. } = frame.head;
+        let Head { kind, .. } = frame.head;
+        if !self.has_settings {
+            self.has_settings = kind == kind::SETTINGS && !frame.head.has(flag::ACK);
+            if !self.has_settings {
+                return Err(Violation(code::PROTOCOL_ERROR));
+            }
+        }
         if self.block.is_some() || kind == kind::CONTINUATION {
             return self.take_continuation(frame);
         }
@@ -221,110 +251,81 @@ impl Front {
             kind::DATA => self.take_data(frame, batch),
             kind::RST_STREAM => self.take_reset(frame),
             kind::WINDOW_UPDATE => self.take_window_update(frame),
-            // It was never of much use, and is not in use any more.
-            kind::PRIORITY if stream != 0 => Ok(()),
-            kind::SETTINGS => {
-                self.outward.hear_settings(frame.head, frame.payload);
-                self.pass(frame.whole);
-                Ok(())
-            }
-            _ => {
-                self.pass(frame.whole);
-                Ok(())
-            }
+            kind::PRIORITY | kind::GOAWAY => self.take_ignored(frame),
+            kind::PUSH_PROMISE => Err(Violation(code::PROTOCOL_ERROR)),
+            kind::SETTINGS => self.take_settings(frame),
+            kind::PING => self.take_ping(frame),
+            // Extensions, which nothing here knows.
+            _ => Ok(()),
         }
     }
 
-    fn take_headers(&mut self, frame: Frame<'_>) -> Result<(), Violation> {
-        let Head { stream, .. } = frame.head;
-        let Some(piece) = frame::unpadded(frame.head, frame.payload).filter(|_| stream % 2 == 1) else {
+    fn take_settings(&mut self, frame: Frame<'_>) -> Result<(), Violation> {
+        let Head { stream, length, .. } = frame.head;
+        if stream != 0 {
             return Err(Violation(code::PROTOCOL_ERROR));
-        };
-        if frame.head.has(flag::END_HEADERS) {
-            return self.take_block(frame.head, piece);
         }
-        self.block = Some(Block { head: frame.head, bytes: piece.to_vec(), pieces: 1 });
+        if !length.is_multiple_of(SETTING_BYTES) || (frame.head.has(flag::ACK) && length > 0) {
+            return Err(Violation(code::FRAME_SIZE_ERROR));
+        }
+        self.outward.hear_settings(frame.head, frame.payload);
+        // h2 sees to the windows of the streams that it knows.
+        let is_too_wide = |held: &Held| !self.outward.has_window_for(held.widened_bytes);
+        if !self.outward.has_window_for(0) || self.held.iter().any(is_too_wide) {
+            return Err(Violation(code::FLOW_CONTROL_ERROR));
+        }
+        self.pass(frame.whole);
         Ok(())
     }
 
-    fn take_continuation(&mut self, frame: Frame<'_>) -> Result<(), Violation> {
-        let Head { kind, stream, .. } = frame.head;
-        let begun =
-            self.block.take().filter(|block| kind == kind::CONTINUATION && block.head.stream == stream);
-        let mut block = begun.ok_or(Violation(code::PROTOCOL_ERROR))?;
-        block.bytes.extend_from_slice(frame.payload);
-        block.pieces += 1;
-        if block.bytes.len() > BLOCK_BYTES_MAX || block.pieces > BLOCK_PIECES_MAX {
-            return Err(Violation(code::ENHANCE_YOUR_CALM));
+    fn take_ping(&mut self, frame: Frame<'_>) -> Result<(), Violation> {
+        match frame.head {
+            Head { stream: 1.., .. } => Err(Violation(code::PROTOCOL_ERROR)),
+            Head { length: PING_BYTES, .. } => {
+                self.pass(frame.whole);
+                Ok(())
+            }
+            _ => Err(Violation(code::FRAME_SIZE_ERROR)),
         }
-        if frame.head.has(flag::END_HEADERS) {
-            return self.take_block(block.head, &block.bytes);
-        }
-        self.block = Some(block);
-        Ok(())
     }
 
-    /// Takes a whole header block.
-    fn take_block(&mut self, head: Head, block: &[u8]) -> Result<(), Violation> {
-        self.decoder.decode(block, &mut self.fields).map_err(|error| match error {
-            HpackError::TooLong => Violation(code::ENHANCE_YOUR_CALM),
-            _ => Violation(code::COMPRESSION_ERROR),
-        })?;
-        let (stream, is_end) = (head.stream, head.has(flag::END_STREAM));
-        if stream <= self.last_stream {
-            return self.take_trailers(stream, is_end);
+    /// Takes a frame that changes nothing here: priorities are not in use any more, and that a client goes is for h2 to know.
+    fn take_ignored(&mut self, frame: Frame<'_>) -> Result<(), Violation> {
+        let Head { kind, stream, length, .. } = frame.head;
+        let is_priority = kind == kind::PRIORITY;
+        if is_priority == (stream == 0) {
+            return Err(Violation(code::PROTOCOL_ERROR));
         }
-        self.last_stream = stream;
-        if !self.outward.is_taking(stream) {
-            return Ok(()); // Whoever was told to go asks elsewhere.
+        match (is_priority, length) {
+            (true, 5) => Ok(()),
+            (false, 8..) => {
+                self.pass(frame.whole);
+                Ok(())
+            }
+            _ => Err(Violation(code::FRAME_SIZE_ERROR)),
         }
-        if self.fields.is_too_long() {
-            self.outward.refuse_header(stream);
-            return Ok(());
-        }
-        let may_wait = !is_end && self.held.len() < HELD_MAX && self.outward.has_room();
-        if may_wait
-            && !self.attempts.is_over()
-            && let Some(admitted) = plain::read(&self.fields, &self.gate, &mut self.remembered)
-        {
-            let (token, scope) = (admitted.token.map(Box::from), admitted.scope);
-            self.held.push_back(Held { stream, token, scope, body: Vec::new(), widened_bytes: 0 });
-            return Ok(());
-        }
-        if self.passed.len() >= PASSED_MAX {
-            return Err(Violation(code::ENHANCE_YOUR_CALM));
-        }
-        self.pass_held(stream);
-        self.passed.begin(stream, is_end);
-        self.pass_fields(stream, is_end);
-        Ok(())
-    }
-
-    /// Takes the fields after a message, with which it ends. Nobody wants to know them, but h2 wants to see them.
-    fn take_trailers(&mut self, stream: u32, is_end: bool) -> Result<(), Violation> {
-        self.pass_held(stream);
-        if !self.passed.is_open(stream) {
-            // They may have been under way when the server had said all. A new call must not come in an old stream.
-            let is_call = self.fields.iter().any(|(name, _)| name.starts_with(b":"));
-            return if is_call || !is_end { Err(Violation(code::STREAM_CLOSED)) } else { Ok(()) };
-        }
-        if !self.fields.is_too_long() {
-            self.passed.hear(stream, is_end);
-            self.pass_fields(stream, is_end);
-            return Ok(());
-        }
-        Err(Violation(code::ENHANCE_YOUR_CALM))
     }
 
     fn take_data(&mut self, frame: Frame<'_>, batch: &mut Batch) -> Result<(), Violation> {
         let Head { stream, length, .. } = frame.head;
+        if frame.head.has(flag::PADDED) {
+            frame::unpadded(frame.head, frame.payload).map_err(Violation)?;
+        }
         if let Ok(at) = self.held.binary_search_by_key(&stream, |held| held.stream) {
             if self.take_message(at, frame, batch) {
                 return Ok(());
             }
             self.pass_held(stream);
         }
-        if self.passed.is_open(stream) {
+        if let Some(call) = self.passed.get_mut(stream) {
+            if call.has_client_ended {
+                return Err(Violation(code::STREAM_CLOSED));
+            }
+            // A question is counted by whoever waits for its message.
+            if !call.is_question && !call.has_room_for(length as usize, OTHER_BODY_BYTES_MAX) {
+                self.give_back(length);
+                return self.reject_passed(stream);
+            }
             self.passed.hear(stream, frame.head.has(flag::END_STREAM));
             self.pass(frame.whole);
             return Ok(());
@@ -370,8 +371,7 @@ impl Front {
         if let Ok(at) = self.held.binary_search_by_key(&stream, |held| held.stream) {
             let bytes = self.held.remove(at).map_or(0, |held| held.body.len());
             self.give_back(u32::try_from(bytes).unwrap_or(u32::MAX));
-            self.resets += 1;
-            return if self.resets > RESETS_MAX { Err(Violation(code::ENHANCE_YOUR_CALM)) } else { Ok(()) };
+            return self.count_reset();
         }
         if self.passed.end(stream) {
             self.pass(frame.whole);
@@ -383,29 +383,60 @@ impl Front {
 
     fn take_window_update(&mut self, frame: Frame<'_>) -> Result<(), Violation> {
         let Head { stream, .. } = frame.head;
-        let bytes = match <[u8; 4]>::try_from(frame.payload).map(|bytes| u32::from_be_bytes(bytes) << 1 >> 1)
-        {
-            Err(_) => return Err(Violation(code::FRAME_SIZE_ERROR)),
-            // Of a stream, it would be that stream's error alone. Nobody makes it.
-            Ok(0) => return Err(Violation(code::PROTOCOL_ERROR)),
-            Ok(bytes) => bytes,
+        let Ok(bytes) = <[u8; 4]>::try_from(frame.payload) else {
+            return Err(Violation(code::FRAME_SIZE_ERROR));
         };
+        let bytes = u32::from_be_bytes(bytes) << 1 >> 1;
         if stream == 0 {
+            if bytes == 0 {
+                return Err(Violation(code::PROTOCOL_ERROR));
+            }
             if !self.outward.widen(bytes) {
                 return Err(Violation(code::FLOW_CONTROL_ERROR));
             }
             self.settle();
         } else if let Ok(at) = self.held.binary_search_by_key(&stream, |held| held.stream) {
-            // It has room enough for an answer from here. h2 is told, should it have to answer.
-            if let Some(held) = self.held.get_mut(at) {
-                held.widened_bytes = held.widened_bytes.saturating_add(bytes);
+            return self.widen_held(at, bytes);
+        } else if self.passed.get_mut(stream).is_some() {
+            if bytes == 0 {
+                return self.reject_passed(stream);
             }
-        } else if self.passed.is_open(stream) {
             self.pass(frame.whole);
         } else if stream > self.last_stream {
             return Err(Violation(code::PROTOCOL_ERROR));
         }
         Ok(())
+    }
+
+    /// A call that waits has room enough for an answer from here. h2 is told, should it have to answer.
+    fn widen_held(&mut self, at: usize, bytes: u32) -> Result<(), Violation> {
+        let Some(held) = self.held.get_mut(at) else { return Ok(()) };
+        held.widened_bytes = held.widened_bytes.saturating_add(bytes);
+        let (stream, is_right) = (held.stream, self.outward.has_window_for(held.widened_bytes));
+        if bytes > 0 && is_right {
+            return Ok(());
+        }
+        let body_bytes = self.held.remove(at).map_or(0, |held| held.body.len());
+        self.give_back(u32::try_from(body_bytes).unwrap_or(u32::MAX));
+        self.reject(stream, if bytes == 0 { code::PROTOCOL_ERROR } else { code::FLOW_CONTROL_ERROR })
+    }
+
+    /// Ends a stream of which nothing was answered and h2 knows nothing, because of what the client has sent in it.
+    fn reject(&mut self, stream: u32, code: u32) -> Result<(), Violation> {
+        self.outward.reset_unanswered(stream, code);
+        self.count_reset()
+    }
+
+    /// Has h2 end a stream with `PROTOCOL_ERROR`. It may have answered already, so it has to be h2 that does, and this makes it: fields
+    /// within a message.
+    fn reject_passed(&mut self, stream: u32) -> Result<(), Violation> {
+        Head { length: 0, kind: kind::HEADERS, flags: flag::END_HEADERS, stream }.put(&mut self.inward);
+        self.count_reset()
+    }
+
+    fn count_reset(&mut self) -> Result<(), Violation> {
+        self.resets += 1;
+        if self.resets > RESETS_MAX { Err(Violation(code::ENHANCE_YOUR_CALM)) } else { Ok(()) }
     }
 
     /// Gives h2 back what it has spent of the client's window, as far as that has room.
@@ -430,51 +461,41 @@ impl Front {
     /// Passes on those calls that wait for their message and do not come after this stream.
     fn pass_held(&mut self, stream: u32) {
         while self.held.front().is_some_and(|held| held.stream <= stream) {
-            let Some(Held { stream, token, body, widened_bytes, .. }) = self.held.pop_front() else { return };
+            let Some(held) = self.held.pop_front() else { return };
             if self.outward.is_closing() {
-                self.outward.reset(stream, code::REFUSED_STREAM);
-                self.give_back(u32::try_from(body.len()).unwrap_or(u32::MAX));
+                self.outward.reset(held.stream, code::REFUSED_STREAM);
+                self.give_back(u32::try_from(held.body.len()).unwrap_or(u32::MAX));
                 continue;
             }
-            self.passed.begin(stream, false);
-            put_block(&mut self.inward, stream, false, |out| plain::put(out, token.as_deref()));
-            if widened_bytes > 0 {
-                frame::put_window_update(&mut self.inward, stream, widened_bytes);
-            }
-            if !body.is_empty() {
-                let length = u32::try_from(body.len()).unwrap_or(u32::MAX);
-                Head { length, kind: kind::DATA, flags: 0, stream }.put(&mut self.inward);
-                self.inward.extend_from_slice(&body);
+            match self.account.take(true, STREAM_BYTES) {
+                Ok(share) => self.pass_one(held, Call::new(true, false, share)),
+                Err(error) => {
+                    self.give_back(u32::try_from(held.body.len()).unwrap_or(u32::MAX));
+                    self.refuse(held.stream, false, &error.to_string());
+                }
             }
         }
     }
 
-    /// Passes on the fields that were just read.
-    fn pass_fields(&mut self, stream: u32, is_end: bool) {
-        let fields = &self.fields;
-        put_block(&mut self.inward, stream, is_end, |out| {
-            fields.iter().for_each(|(name, value)| hpack::put_field(out, name, value));
-        });
+    fn pass_one(&mut self, held: Held, call: Call) {
+        let Held { stream, token, body, widened_bytes, .. } = held;
+        self.passed.begin(stream, call);
+        let mut block = Vec::new();
+        request::put_question(&mut block, token.as_deref());
+        headers::put_block(&mut self.inward, stream, false, &block);
+        if widened_bytes > 0 {
+            frame::put_window_update(&mut self.inward, stream, widened_bytes);
+        }
+        if !body.is_empty() {
+            let length = u32::try_from(body.len()).unwrap_or(u32::MAX);
+            Head { length, kind: kind::DATA, flags: 0, stream }.put(&mut self.inward);
+            self.inward.extend_from_slice(&body);
+        }
     }
-}
 
-/// Writes a header block, in as many frames as it takes.
-fn put_block(out: &mut Vec<u8>, stream: u32, is_end: bool, put: impl FnOnce(&mut Vec<u8>)) {
-    let mut block = Vec::new();
-    put(&mut block);
-    let (mut kind, mut flags) = (kind::HEADERS, if is_end { flag::END_STREAM } else { 0 });
-    let mut rest = block.as_slice();
-    loop {
-        let (piece, after) = rest.split_at(rest.len().min(PAYLOAD_BYTES_MAX));
-        if after.is_empty() {
-            flags |= flag::END_HEADERS;
-        }
-        let length = u32::try_from(piece.len()).unwrap_or(u32::MAX);
-        Head { length, kind, flags, stream }.put(out);
-        out.extend_from_slice(piece);
-        if after.is_empty() {
-            return;
-        }
-        (rest, kind, flags) = (after, kind::CONTINUATION, 0);
+    /// Tells a client that there is no room for its call, of which nothing was answered yet.
+    fn refuse(&mut self, stream: u32, has_client_ended: bool, why: &str) {
+        let status = tonic::Status::resource_exhausted(why).into_http::<()>();
+        self.outward.refuse_unanswered(stream, has_client_ended, status.headers());
     }
 }

@@ -1,22 +1,32 @@
 //! Calls that tonic answers: health, reflection, methods that do not exist, and questions that are out of the ordinary.
+//!
+//! A client may take its time, but not for ever. A message has to arrive within a time ([`arrival`]), an answer has to be taken within a
+//! time ([`reply`]), and all calls but `Health/Watch` have to end within a time.
 
-use std::pin::Pin;
-use std::sync::Arc;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use axum::Router;
 use bytes::Bytes;
 use h2::RecvStream;
 use h2::server::SendResponse;
-use http::header::CONTENT_TYPE;
-use http::{HeaderMap, Method, Request};
+use http::{HeaderMap, Request};
 use http_body_util::Full;
 use hyper::body::{Body, Frame};
-use tonic::metadata::GRPC_CONTENT_TYPE;
+use tokio::time::sleep;
+use tonic::Status;
 use tower::Service;
 
-use super::{SHOULD_RATE_LIMIT, reply};
-use crate::access::Scope;
+use super::account::Account;
+use super::{
+    HEALTH, HEALTH_WATCH, MESSAGE_BYTES_MAX, SHOULD_RATE_LIMIT, SMALL_MESSAGE_BYTES_MAX, arrival, reply,
+};
+
+/// How long a call may take, from its header to its last byte.
+const CALL_TIMEOUT: Duration = Duration::from_mins(1);
+/// As long as anything can be waited for.
+const FOR_EVER: Duration = Duration::MAX;
 
 /// A body as it arrives.
 struct Arriving(RecvStream);
@@ -49,38 +59,78 @@ impl Body for Arriving {
     }
 }
 
-/// Answers a call whose body may still be on its way.
-pub(super) async fn answer(router: Router, request: Request<RecvStream>, caller: SendResponse<Bytes>) {
-    call(router, request.map(Arriving), caller).await;
+/// How the messages of a method come and go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    /// One message of so many bytes at most, and one answer.
+    Unary { message_bytes_max: usize },
+    /// One message, and answers without an end.
+    Watch,
+    /// As many messages and answers as the client likes, for a while: reflection. Methods that do not exist are answered at once.
+    Stream,
 }
 
-/// Answers a question whose body is there.
-pub(super) async fn answer_whole(
-    router: Router,
-    scope: Option<Arc<Scope>>,
-    body: Bytes,
-    caller: SendResponse<Bytes>,
-) {
-    let mut request = Request::new(Full::new(body));
-    if let Some(scope) = scope {
-        request.extensions_mut().insert(scope);
+impl Form {
+    fn of(path: &str) -> Form {
+        match path {
+            SHOULD_RATE_LIMIT => Form::Unary { message_bytes_max: MESSAGE_BYTES_MAX },
+            HEALTH_WATCH => Form::Watch,
+            _ if path.starts_with(HEALTH) => Form::Unary { message_bytes_max: SMALL_MESSAGE_BYTES_MAX },
+            _ => Form::Stream,
+        }
     }
-    *request.method_mut() = Method::POST;
-    *request.uri_mut() = http::Uri::from_static(SHOULD_RATE_LIMIT);
-    request.headers_mut().insert(CONTENT_TYPE, GRPC_CONTENT_TYPE);
-    call(router, request, caller).await;
 }
 
-async fn call<B>(mut router: Router, request: Request<B>, mut caller: SendResponse<Bytes>)
-where
+/// Answers a call whose body may still be on its way.
+pub(super) async fn answer(
+    router: Router,
+    request: Request<RecvStream>,
+    mut caller: SendResponse<Bytes>,
+    account: Account,
+) {
+    let form = Form::of(request.uri().path());
+    let is_question = request.uri().path() == SHOULD_RATE_LIMIT;
+    let message_bytes_max = match form {
+        Form::Unary { message_bytes_max } => message_bytes_max,
+        Form::Watch => SMALL_MESSAGE_BYTES_MAX,
+        Form::Stream => {
+            return call(router, request.map(Arriving), caller, (&account, false), CALL_TIMEOUT).await;
+        }
+    };
+    let (parts, mut body) = request.into_parts();
+    let arrived = arrival::wait(&mut body, message_bytes_max, account.message(is_question)).await;
+    drop(body);
+    match arrived {
+        Ok(Some(whole)) => {
+            let request = Request::from_parts(parts, Full::new(whole.body.clone()));
+            let time = if form == Form::Watch { FOR_EVER } else { CALL_TIMEOUT };
+            call(router, request, caller, (&account, is_question), time).await;
+        }
+        Ok(None) => {}
+        Err(status) => reply::refuse(&mut caller, status),
+    }
+}
+
+async fn call<B>(
+    mut router: Router,
+    request: Request<B>,
+    mut caller: SendResponse<Bytes>,
+    (account, is_question): (&Account, bool),
+    time: Duration,
+) where
     B: Body<Data = Bytes> + Send + 'static,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
+    let mut overdue = pin!(sleep(time));
     let answered = tokio::select! {
         biased;
         answered = router.call(request) => answered,
         _ = std::future::poll_fn(|context| caller.poll_reset(context)) => return,
+        () = &mut overdue => {
+            let text = format!("the call has taken longer than {time:?}");
+            return reply::refuse(&mut caller, Status::deadline_exceeded(text));
+        }
     };
     let Ok(response) = answered;
-    reply::stream(caller, response).await;
+    reply::stream(caller, response, (account, is_question), overdue).await;
 }

@@ -4,6 +4,7 @@
 mod answers;
 mod grpc;
 mod manners;
+mod other_calls;
 mod requests;
 mod rough;
 mod served;

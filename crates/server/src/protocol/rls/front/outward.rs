@@ -43,8 +43,8 @@ pub(in super::super) struct Outward {
     waiting: Vec<u8>,
     /// How much data is in them.
     waiting_bytes: i64,
-    /// How often any of it could be sent.
-    moves: u64,
+    /// How much data could be sent after it had waited.
+    moved_bytes: u64,
     /// The beginning of a frame, or of a header block, of h2's.
     begun: Vec<u8>,
     /// What the client still takes. Streams of their own have as much as the client's settings say.
@@ -66,7 +66,7 @@ impl Default for Outward {
             out: Vec::new(),
             waiting: Vec::new(),
             waiting_bytes: 0,
-            moves: 0,
+            moved_bytes: 0,
             begun: Vec::new(),
             window_bytes: WINDOW_BYTES_FIRST.into(),
             stream_window_bytes: WINDOW_BYTES_FIRST,
@@ -99,9 +99,24 @@ impl Outward {
         self.waiting.len() + self.begun.len() >= WAITING_BYTES_MAX
     }
 
-    /// Something that waits for the client to widen its window: how often any of it could be sent so far.
+    /// Something that waits for the client to widen its window: how much data that had waited could be sent so far.
     pub(in super::super) fn waits(&self) -> Option<u64> {
-        (!self.waiting.is_empty()).then_some(self.moves)
+        (!self.waiting.is_empty()).then_some(self.moved_bytes)
+    }
+
+    /// What the buffers hold that can be sent.
+    pub(super) fn sent_bytes(&self) -> usize {
+        self.out.capacity() + self.begun.capacity()
+    }
+
+    /// What the buffer holds that waits for a window.
+    pub(super) fn waiting_buffer_bytes(&self) -> usize {
+        self.waiting.capacity()
+    }
+
+    /// Whether a stream's window may be so much wider than the client's settings say.
+    pub(super) fn has_window_for(&self, widened_bytes: u32) -> bool {
+        i64::from(self.stream_window_bytes) + i64::from(widened_bytes) <= WINDOW_BYTES_MAX
     }
 
     /// Whether answers do not have to wait, as far as one can know beforehand.
@@ -135,17 +150,36 @@ impl Outward {
 
     /// Says an error that is nothing but a header, with the fields of gRPC.
     pub(in super::super) fn refuse(&mut self, stream: u32, fields: &HeaderMap) {
-        let mut block = vec![0x88]; // `:status: 200`
-        for (name, value) in fields {
-            put_field(&mut block, name.as_str().as_bytes(), value.as_bytes());
-        }
+        let block = grpc_block(fields);
         self.put_block(stream, flag::END_HEADERS | flag::END_STREAM, &block);
     }
 
-    /// Says that a header is too long. The client need not send the rest.
+    /// Says that a header is too long, in a stream of which nothing was answered yet. The client need not send the rest.
     pub(super) fn refuse_header(&mut self, stream: u32) {
-        self.put_block(stream, flag::END_HEADERS | flag::END_STREAM, TOO_LONG);
-        self.reset(stream, code::NO_ERROR);
+        self.put_unanswered(stream, false, TOO_LONG);
+    }
+
+    /// The same with an error of gRPC.
+    pub(super) fn refuse_unanswered(&mut self, stream: u32, has_client_ended: bool, fields: &HeaderMap) {
+        let block = grpc_block(fields);
+        self.put_unanswered(stream, has_client_ended, &block);
+    }
+
+    /// Ends a stream of which nothing was answered yet. It need not wait for what waits, which is of other streams: were it to, a client
+    /// without a window could have the server hold any number of refusals.
+    pub(super) fn reset_unanswered(&mut self, stream: u32, code: u32) {
+        frame::put_reset(&mut self.out, stream, code);
+    }
+
+    fn put_unanswered(&mut self, stream: u32, has_client_ended: bool, block: &[u8]) {
+        if self.has_small_table {
+            // The next header block has to confirm the size of the table, and it must be one of h2's.
+            return self.reset_unanswered(stream, code::REFUSED_STREAM);
+        }
+        put_headers(&mut self.out, stream, flag::END_HEADERS | flag::END_STREAM, block);
+        if !has_client_ended {
+            self.reset_unanswered(stream, code::NO_ERROR);
+        }
     }
 
     /// Says that nothing more will come in a stream.
@@ -217,7 +251,7 @@ impl Outward {
             self.out.extend_from_slice(&payload[..part.length as usize]);
             self.window_bytes -= i64::from(part.length);
             self.waiting_bytes -= i64::from(part.length);
-            self.moves += 1;
+            self.moved_bytes += u64::from(part.length);
             let Some(rest) = rest else {
                 sent = start + length;
                 continue;
@@ -256,10 +290,7 @@ impl Outward {
     }
 
     fn put_block(&mut self, stream: u32, flags: u8, block: &[u8]) {
-        let length = u32::try_from(block.len()).unwrap_or(u32::MAX);
-        let place = self.place();
-        Head { length, kind: kind::HEADERS, flags, stream }.put(place);
-        place.extend_from_slice(block);
+        put_headers(self.place(), stream, flags, block);
     }
 
     /// Takes what h2 says. `last_opened` is the last stream that the client has opened.
@@ -316,6 +347,21 @@ impl Outward {
         self.out.extend_from_slice(&last.to_be_bytes());
         self.out.extend_from_slice(rest);
     }
+}
+
+fn put_headers(out: &mut Vec<u8>, stream: u32, flags: u8, block: &[u8]) {
+    let length = u32::try_from(block.len()).unwrap_or(u32::MAX);
+    Head { length, kind: kind::HEADERS, flags, stream }.put(out);
+    out.extend_from_slice(block);
+}
+
+/// The header of an answer of gRPC that is nothing but a header.
+fn grpc_block(fields: &HeaderMap) -> Vec<u8> {
+    let mut block = vec![0x88]; // `:status: 200`
+    for (name, value) in fields {
+        put_field(&mut block, name.as_str().as_bytes(), value.as_bytes());
+    }
+    block
 }
 
 /// The part of a data frame that a window has room for, and the rest. Only the last part is the end of its stream.

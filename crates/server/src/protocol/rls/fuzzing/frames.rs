@@ -6,15 +6,20 @@ use std::sync::Arc;
 use tollgate_http2::frame::{HEADER_BYTES, Head, flag, kind};
 use tollgate_http2::hpack::{Decoder, Fields};
 
+use super::super::account::Account;
 use super::super::batch::Batch;
 use super::super::front::{Front, HEADER_BYTES_MAX, Taken, Violation};
 use crate::access::{Attempts, TEST_CLIENT};
 use crate::fuzzing::pieces::Lengths;
 use crate::fuzzing::with_gate;
+use crate::room::Room;
 use crate::stream::PREFACE;
 
 /// What h2 has at most to be passed: as much as it takes to stop reading, and one frame more, with all fields that it may name.
 const INWARD_BYTES_MAX: usize = (64 << 10) + 2 * HEADER_BYTES_MAX as usize;
+
+/// The empty settings that a client sends first.
+const SETTINGS: [u8; HEADER_BYTES] = [0, 0, 0, kind::SETTINGS, 0, 0, 0, 0, 0];
 
 /// The first bytes say how long the pieces are, in turn: see [`Lengths`]. The others are what a client sends after its preface.
 pub fn frames(bytes: &[u8]) {
@@ -35,12 +40,11 @@ struct Talk {
 
 fn talk(sent: &[u8], mut lengths: Lengths) -> Talk {
     with_gate(|gate| {
-        let (mut front, mut batch, mut talk) = (
-            Front::new(Arc::clone(gate), Arc::new(Attempts::new(TEST_CLIENT))),
-            Batch::default(),
-            Talk::default(),
-        );
-        let (mut kept, mut unsent) = (PREFACE.to_vec(), sent);
+        let (account, attempts) =
+            (Account::new(&Arc::new(Room::unbounded())), Arc::new(Attempts::new(TEST_CLIENT)));
+        let (mut front, mut batch, mut talk) =
+            (Front::new(Arc::clone(gate), attempts, account), Batch::default(), Talk::default());
+        let (mut kept, mut unsent) = ([PREFACE.as_slice(), &SETTINGS].concat(), sent);
         let mut has_more = true;
         while has_more || !unsent.is_empty() {
             if !has_more {

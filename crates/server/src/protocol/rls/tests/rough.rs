@@ -88,9 +88,9 @@ async fn unfinished_messages_are_bounded() {
 
 #[tokio::test]
 async fn unfinished_messages_of_all_connections_are_bounded() {
-    let (address, _stopper) = serve_in(Room::new(100, 300_000), &gate(RULES)).await;
+    let (address, _stopper) = serve_in(Room::new(100, 500_000), &gate(RULES)).await;
     let mut begun = Vec::new();
-    // Each holds a little that nobody counts, and a hundred thousand bytes that are counted.
+    // Each holds a little that is not counted, and some hundred thousand bytes that are counted.
     for _ in 0..3 {
         let mut client = client(address, WINDOW_BYTES).await;
         let (answer, mut stream) = begin(&mut client, question());
@@ -193,6 +193,7 @@ async fn a_client_with_a_wide_window_is_answered_without_end() {
     let mut builder = h2::client::Builder::new();
     builder.initial_window_size(WINDOW_BYTES).initial_connection_window_size(100 << 20);
     let stream = TcpStream::connect(address).await.unwrap();
+    stream.set_nodelay(true).unwrap();
     let (mut client, connection) = builder.handshake::<_, Bytes>(stream).await.unwrap();
     tokio::spawn(connection);
     // In pieces, so that h2 answers: more than the window that every connection begins with.
