@@ -89,13 +89,11 @@ async fn send(
 ) -> Result<(), Reason> {
     let Ok(_share) = account.take(is_question, data.len()) else { return Err(Reason::ENHANCE_YOUR_CALM) };
     let time = TAKE_TIMEOUT + Duration::from_secs(data.len() as u64 / TAKE_BYTES_A_SECOND);
-    match timeout(time, send_with_room(stream, data)).await {
-        Ok(sent) => sent,
-        Err(_) => {
-            tracing::debug!("a client does not take its answers");
-            Err(Reason::CANCEL)
-        }
+    if let Ok(sent) = timeout(time, send_with_room(stream, data)).await {
+        return sent;
     }
+    tracing::debug!("a client does not take its answers");
+    Err(Reason::CANCEL)
 }
 
 async fn send_with_room(stream: &mut SendStream<Bytes>, mut data: Bytes) -> Result<(), Reason> {
