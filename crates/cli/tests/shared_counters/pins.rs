@@ -21,6 +21,8 @@ policies:
   jobs: {requests: 1, period: 1h, algorithm: concurrency, fail_mode: closed}
 ";
 const TENANT: &str = "acme";
+/// Servers without a secret in common cannot end the permits of each other.
+const SECRET: &str = "a secret of the fleet";
 const OTHERS: [&str; 20] = [
     "ann", "bob", "carl", "dora", "emil", "fay", "gus", "hal", "ida", "jon", "kim", "lea", "max", "nel",
     "ole", "pam", "quin", "rob", "sue", "tim",
@@ -97,7 +99,7 @@ fn what_is_held_on_a_pinned_node_is_released_by_any_process() {
     let (pin, other) = (format!("{TENANT}={}", own.address()), format!("other={}", node.address()));
     // They need not list pins in the same order.
     let [one, two] = [format!("{pin},{other}"), format!("{other},{pin}")]
-        .map(|pins| launch(RULES, &store).flag("store-pins", &pins).start());
+        .map(|pins| launch(RULES, &store).flag("store-pins", &pins).flag("store-secret", SECRET).start());
     let job = json!({"policy": "jobs", "key": TENANT});
     let acquired = one.post("/v1/acquire", &job);
     assert_eq!((acquired.status, counters(&own).len(), counters(&node).len()), (200, 1, 0));
