@@ -169,7 +169,7 @@ fn limits_that_callers_bring_along_evict_no_key_of_a_rule() {
     check_within_cap(&ledger, CAP);
 }
 
-/// Logins, 5 a minute, while keys used once under a daily rule come: whoever tries to log in never gets a sixth.
+/// Logins, 5 a minute, while keys used once under a daily rule come: no user gets a sixth.
 #[test]
 fn a_flood_under_a_daily_rule_lets_no_login_pass_beyond_its_limit() {
     let ledger = ledger(1 << 20);

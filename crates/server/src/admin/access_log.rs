@@ -1,7 +1,7 @@
 //! Who used the admin API, for what, from where, and what came of it: one line in the log for each request.
 //!
 //! The audit has what was changed, for ever. Reads and refusals would fill it, and a stranger could write into it; they go to the log.
-//! Lines about requests without a known token are bounded, since anybody who reaches the listener can cause them. Requests with a token
+//! Lines about requests without a known token are bounded, since any client that reaches the listener can cause them. Requests with a token
 //! are bounded by `admin_rate`.
 
 use std::net::IpAddr;

@@ -72,7 +72,7 @@ impl Protection {
         match self.sslmode {
             _ if self.is_loopback || self.is_verified => None,
             SslMode::Disable => Some(
-                "the connection to PostgreSQL is not encrypted: whoever is on its way can read and change what is sent, \
+                "the connection to PostgreSQL is not encrypted: a machine on its way can read and change what is sent, \
                  and ask for the password; use sslmode=verify-full",
             ),
             _ => Some(

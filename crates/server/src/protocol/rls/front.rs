@@ -321,7 +321,7 @@ impl Front {
             if call.has_client_ended {
                 return Err(Violation(code::STREAM_CLOSED));
             }
-            // A question is counted by whoever waits for its message.
+            // The task that waits for the message of a question counts it.
             if !call.is_question && !call.has_room_for(length as usize, OTHER_BODY_BYTES_MAX) {
                 self.give_back(length);
                 return self.reject_passed(stream);

@@ -88,7 +88,7 @@ fn a_connection_has_at_most_sixteen_other_calls_at_a_time() {
     let unusual = headers(next + 4, &[&FIELDS[..], &[("content-length", "9")]].concat());
     wire.send(&unusual).unwrap();
     assert_eq!(wire.passed(), [format!("HEADERS {}", next + 4)]);
-    // One that has ended makes room for another, whoever ends it.
+    // One that has ended makes room for another, whichever side ends it.
     wire.front.relay(&frame(kind::RST_STREAM, 0, 1, &[0; 4]));
     wire.send(&[frame(kind::RST_STREAM, 0, 3, &[0; 4]), other_call(next + 6), other_call(next + 8)].concat())
         .unwrap();
