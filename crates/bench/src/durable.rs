@@ -127,7 +127,8 @@ fn keep(
     clock: &Arc<Clock>,
 ) -> Result<Kept, Box<dyn Error>> {
     let database = runtime.block_on(Database::open(DatabaseSettings::new(address)))?;
-    let settings = DurableSettings { node: "bench".to_owned(), queue_max: QUEUE_MAX, seed: 1 };
+    let settings =
+        DurableSettings { node: "bench".to_owned(), queue_max: QUEUE_MAX, seed: 1, owed_folder: None };
     let authority = {
         let _inside = runtime.enter();
         Arc::new(DurableAuthority::start(&database, Arc::clone(clock), settings))

@@ -31,10 +31,10 @@ descriptors:
 - key: path
   value: /search
   descriptors:
-  - {key: user, rate_limit: {requests: 100000000, period: 36500d, burst: 100000000}}
-- {key: user, rate_limit: {requests: 100000000, period: 36500d, burst: 100000000}}
+  - {key: user, rate_limit: {requests: 10000000, period: 3650d, burst: 10000000}}
+- {key: user, rate_limit: {requests: 10000000, period: 3650d, burst: 10000000}}
 policies:
-  search: {requests: 100000000, period: 36500d, burst: 100000000}
+  search: {requests: 10000000, period: 3650d, burst: 10000000}
 ";
 
 /// A way to ask the engine.

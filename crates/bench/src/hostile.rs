@@ -116,6 +116,8 @@ fn measure(setting: &Setting, attack: &Attack) -> Row {
     let Setting { server, force, seconds, descriptors } = setting;
     let launch =
         Launch::new(server).rules("rules.yaml", RULES).flag("memory", MEMORY).flag("http-hosts", HOSTS);
+    // Attacks repeat with new connections from one address, more than it may open a second.
+    let launch = launch.flag("connection-rate-per-client", "off");
     let tollgate = match descriptors {
         Some(count) => launch.descriptors(*count),
         None => launch,

@@ -60,10 +60,10 @@ descriptors:
 - key: endpoint
   value: POST /v1/orders
   descriptors:
-  - {key: tenant, rate_limit: {requests: 100000000, period: 36500d, burst: 100000000}}
+  - {key: tenant, rate_limit: {requests: 10000000, period: 3650d, burst: 10000000}}
 - key: endpoint
   descriptors:
-  - {key: tenant, rate_limit: {requests: 100000000, period: 36500d, burst: 100000000}}
+  - {key: tenant, rate_limit: {requests: 10000000, period: 3650d, burst: 10000000}}
 ";
 
 /// How many different terms tenants have, where they are those of a price list.

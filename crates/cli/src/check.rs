@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use crate::client::{Ask, Server};
 use crate::failure::Failure;
+use crate::table::shown;
 use crate::{print_bytes, subject};
 
 /// A person waits no longer than this.
@@ -88,7 +89,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
         let message = body["error"]["message"].as_str().unwrap_or(&answer.body);
         return Err(Failure::Usage(format!("the server says {}: {message}", answer.status)));
     };
-    let told = if matches.get_flag("json") { answer.body } else { tell(allowed, &body) };
+    let told = if matches.get_flag("json") { answer.body } else { tell(allowed, &body, matches) };
     print_bytes(format!("{told}\n").as_bytes())?;
     Ok(if allowed { ExitCode::SUCCESS } else { ExitCode::from(DENIED) })
 }
@@ -111,17 +112,34 @@ fn question(matches: &ArgMatches) -> Result<Value, Failure> {
     Ok(question)
 }
 
-/// The answer in words.
-fn tell(allowed: bool, body: &Value) -> String {
+/// The answer in words, with its reason on a second line.
+fn tell(allowed: bool, body: &Value, matches: &ArgMatches) -> String {
     let verdict = if allowed { "allowed" } else { "denied" };
     let left = match (body["remaining"].as_u64(), body["limit"].as_u64()) {
         (Some(remaining), Some(limit)) => format!(": {remaining} of {limit} left"),
         _ if allowed => ": no limit applies".to_owned(),
         _ => String::new(),
     };
+    let is_never = matches!(body["code"].as_str(), Some("cost_above_limit" | "blocked"));
     let retry = match body["retry_after"].as_f64() {
-        Some(seconds) if !allowed => format!(", retry after {seconds:.3} s"),
+        Some(seconds) if !allowed && !is_never => format!(", retry after {seconds:.3} s"),
         _ => String::new(),
     };
-    format!("{verdict}{left}{retry}")
+    let reason = reason(body, matches).map_or_else(String::new, |reason| format!("\n{}", shown(&reason)));
+    format!("{verdict}{left}{retry}{reason}")
+}
+
+/// Why a request is denied, or why no limit applies to it, where the server says so.
+fn reason(body: &Value, matches: &ArgMatches) -> Option<String> {
+    if body["decided_by"] == "kill_switch" {
+        return Some("an operator has switched limits off: see `tollgate switch show`".to_owned());
+    }
+    let domain = matches.get_one::<String>("domain").map_or("", String::as_str);
+    match body["unmatched"].as_str() {
+        Some("domain") => Some(format!("there is no domain \"{domain}\"")),
+        Some("rule") => {
+            Some(format!("no rule of domain \"{domain}\" applies: `tollgate explain` says why each does not"))
+        }
+        _ => body["message"].as_str().map(str::to_owned),
+    }
 }

@@ -7,9 +7,12 @@ use std::process::ExitCode;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use http::{HeaderMap, HeaderName, HeaderValue};
+use serde_json::{Value, json};
 use tollgate_server::{SETTINGS, Settings};
 
+use crate::admin::{self, Admin};
 use crate::failure::Failure;
+use crate::table::shown;
 use crate::{descriptor, print_bytes, validate};
 
 /// The settings that decide whose address is counted.
@@ -20,7 +23,26 @@ pub(crate) fn command() -> Command {
         .about("Show which rules a descriptor meets, and whose address /v1/auth counts")
         .after_help(
             "Examples:\n  tollgate explain --domain shop path=/login user=4711\n  \
-             tollgate explain --peer 10.0.0.1 --header 'X-Forwarded-For: 203.0.113.9' --trusted-proxies 10.0.0.0/8",
+             tollgate explain --policy search-standard\n  \
+             tollgate explain --running --domain shop path=/login user=4711\n  \
+             tollgate explain --peer 10.0.0.1 --header 'X-Forwarded-For: 203.0.113.9' --trusted-proxies 10.0.0.0/8\n\n\
+             Files of rules are read. A server whose database replaces some of them has other rules in force:\n\
+             --running asks its admin listener.",
+        )
+        .args(admin::args())
+        .arg(
+            Arg::new("running")
+                .long("running")
+                .action(ArgAction::SetTrue)
+                .conflicts_with("peer")
+                .help("Ask a running server for its rules, files and database together"),
+        )
+        .arg(
+            Arg::new("policy")
+                .long("policy")
+                .value_name("NAME")
+                .conflicts_with_all(["domain", "entries"])
+                .help("A named policy"),
         )
         .arg(validate::default_algorithm_arg())
         .arg(validate::rules_arg("rules").long("rules").value_parser(value_parser!(PathBuf)))
@@ -28,14 +50,14 @@ pub(crate) fn command() -> Command {
             Arg::new("domain")
                 .long("domain")
                 .short('d')
-                .required_unless_present("peer")
+                .required_unless_present_any(["peer", "policy"])
                 .requires("entries")
                 .value_name("NAME")
                 .help("The domain of the request"),
         )
         .arg(
             Arg::new("entries")
-                .required_unless_present("peer")
+                .required_unless_present_any(["peer", "policy"])
                 .requires("domain")
                 .num_args(1..)
                 .value_name("KEY=VALUE")
@@ -76,13 +98,50 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
         let told = explain_address(*peer, matches)?;
         print_bytes(format!("client address {told}\n").as_bytes())?;
     }
-    let Some(domain) = matches.get_one::<String>("domain") else { return Ok(ExitCode::SUCCESS) };
-    let rules: Vec<PathBuf> = matches.get_many("rules").into_iter().flatten().cloned().collect();
+    let (policy, domain) = (matches.get_one::<String>("policy"), matches.get_one::<String>("domain"));
     let words: Vec<String> = matches.get_many("entries").into_iter().flatten().cloned().collect();
+    let entries = descriptor::entries(&words)?;
+    let asked = match (policy, domain) {
+        (Some(policy), _) => json!({ "policy": policy }),
+        (None, Some(domain)) => {
+            let entries = entries.iter().map(|(key, value)| json!({ "key": key, "value": value }));
+            json!({ "domain": domain, "entries": entries.collect::<Vec<_>>() })
+        }
+        (None, None) => return Ok(ExitCode::SUCCESS),
+    };
+    if matches.get_flag("running") {
+        let mut admin = Admin::new(matches)?;
+        let reply = admin.post("/admin/v1/explain", &asked)?;
+        return admin.print(&reply.body, || tell(&reply.body));
+    }
+    let rules: Vec<PathBuf> = matches.get_many("rules").into_iter().flatten().cloned().collect();
     let (snapshot, _) = validate::load(&rules, matches)?;
-    let told = snapshot.explain(domain, &descriptor::entries(&words)?);
-    print_bytes(format!("{told}\n").as_bytes())?;
+    let explanation = match (policy, domain) {
+        (Some(policy), _) => snapshot.explain_policy(policy),
+        (None, domain) => snapshot.explain(domain.map_or("", String::as_str), &entries),
+    };
+    let shown: Vec<String> = rules.iter().map(|path| path.display().to_string()).collect();
+    let said = json!({
+        "lines": explanation.lines(),
+        "meets_a_limit": explanation.meets_a_limit(),
+        "source": shown.join(", "),
+        "replaces": null,
+    });
+    let told = if matches.get_flag("json") { format!("{said:#}\n") } else { tell(&said) };
+    print_bytes(told.as_bytes())?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// An explanation in words, and where its rules come from.
+fn tell(said: &Value) -> String {
+    let lines = said["lines"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let source = said["source"].as_str().map(|source| {
+        let replaces = said["replaces"].as_str();
+        let replaces = replaces.map_or_else(String::new, |file| format!(", which replaces {}", shown(file)));
+        format!("source: {}{replaces}", shown(source))
+    });
+    let lines: Vec<String> = lines.map(shown).chain(source).collect();
+    format!("{}\n", lines.join("\n"))
 }
 
 fn explain_address(peer: IpAddr, matches: &ArgMatches) -> Result<String, Failure> {

@@ -129,7 +129,7 @@ fn inspect(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     let body = subject::body(matches)?;
     let mut admin = Admin::new(matches)?;
     let reply = admin.post(&format!("{KEYS}/inspect"), &body)?;
-    admin.print(&reply.body, || tell::state(&body, &reply.body))
+    admin.print(&reply.body, || tell::state(&body, &reply.body, moment::now()))
 }
 
 fn reset(matches: &ArgMatches) -> Result<ExitCode, Failure> {

@@ -33,7 +33,8 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
 
 fn tell(said: &Value) -> String {
     let nodes = said["items"].as_array().map_or(&[][..], Vec::as_slice);
-    let newest = nodes.iter().filter_map(|node| node["version"].as_u64()).max().unwrap_or(0);
+    let newest = nodes.iter().map(|node| &node["version"]).chain([&said["head"]]);
+    let newest = newest.filter_map(Value::as_u64).max().unwrap_or(0);
     let columns = [
         Column::Left("NODE"),
         Column::Left("NAME"),

@@ -3,8 +3,9 @@
 use std::process::ExitCode;
 
 use clap::{ArgMatches, Command};
+use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
-use tollgate_server::{Addresses, Listen, Running, Settings, TlsMode, TlsModes, TokenSettings};
+use tollgate_server::{Addresses, Listen, LogFormat, Running, Settings, TlsMode, TlsModes, TokenSettings};
 
 use crate::failure::Failure;
 use crate::{logs, settings};
@@ -22,6 +23,7 @@ pub(crate) fn command() -> Command {
 
 pub(crate) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     let settings = settings::gather(matches)?;
+    settings::ignored::check(&settings)?;
     if !settings.rules.exists() {
         let hint = match matches.value_source("rules") {
             Some(_) => "",
@@ -31,7 +33,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
         };
         return Err(Failure::NoRules { path: settings.rules, hint });
     }
-    logs::start(&settings)?;
+    let _logging = logs::start(&settings)?;
     tollgate_server::prepare();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
     let runtime = runtime.map_err(Failure::Runtime)?;
@@ -44,10 +46,10 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
 async fn serve(settings: Settings) -> Result<ExitCode, Failure> {
     let mut terminate = signal(SignalKind::terminate()).map_err(Failure::Runtime)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(Failure::Runtime)?;
-    if settings.store.address.is_none() {
-        warn_of_redis();
-    }
+    settings::ignored::warn(&settings);
     let told = Told {
+        format: settings.log_format,
+        database: settings.database_address().to_string(),
         store: settings.store.address.as_ref().map(ToString::to_string),
         rules: settings.rules.display().to_string(),
         tls: settings.tls.modes(),
@@ -58,7 +60,10 @@ async fn serve(settings: Settings) -> Result<ExitCode, Failure> {
     if tollgate_server::is_root() {
         tracing::warn!("running as root: a server needs no privilege for ports above 1023");
     }
-    greet(&running, &told);
+    match told.format {
+        LogFormat::Text => greet(&running, &told),
+        LogFormat::Json => greet_in_json(&running, &told),
+    }
     tokio::select! {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
@@ -77,22 +82,10 @@ async fn serve(settings: Settings) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Those who move from envoyproxy/ratelimit may expect that its store is used.
-fn warn_of_redis() {
-    let set: Vec<_> = ["REDIS_URL", "REDIS_TYPE", "REDIS_AUTH"]
-        .into_iter()
-        .filter(|name| std::env::var_os(name).is_some())
-        .collect();
-    if !set.is_empty() {
-        tracing::warn!(
-            "{} set, but not used: to share counters, set `store` to redis://HOST",
-            set.join(", ")
-        );
-    }
-}
-
 /// What was told of the listeners, of the store and of the rules.
 struct Told {
+    format: LogFormat,
+    database: String,
     store: Option<String>,
     rules: String,
     tls: TlsModes,
@@ -101,7 +94,7 @@ struct Told {
 }
 
 /// Where it listens, and a line to try.
-fn greet(running: &Running, Told { store, rules, tls, tokens, is_admin_remote }: &Told) {
+fn greet(running: &Running, Told { database, store, rules, tls, tokens, is_admin_remote, .. }: &Told) {
     let Addresses { http, grpc, resp, admin } = running.addresses();
     let places: usize = running.gate().snapshot().map_or(0, |snapshot| snapshot.places().count());
     println!(
@@ -120,6 +113,7 @@ fn greet(running: &Running, Told { store, rules, tls, tokens, is_admin_remote }:
             None => println!("  {name:<6} off"),
         }
     }
+    println!("  database {database}");
     if let Some(store) = store {
         println!("  store  {store}");
     }
@@ -138,6 +132,25 @@ fn greet(running: &Running, Told { store, rules, tls, tokens, is_admin_remote }:
     if let Some(line) = line_to_try(running, open, *tls) {
         println!("Try it:\n  {line}");
     }
+}
+
+/// The same as one object, for programs.
+fn greet_in_json(running: &Running, told: &Told) {
+    let Addresses { http, grpc, resp, admin } = running.addresses();
+    let places: usize = running.gate().snapshot().map_or(0, |snapshot| snapshot.places().count());
+    let greeting = json!({
+        "message": "serving",
+        "version": env!("CARGO_PKG_VERSION"),
+        "rules": { "count": places, "path": told.rules },
+        "http": http,
+        "grpc": grpc,
+        "resp": resp,
+        "admin": admin,
+        "database": told.database,
+        "store": told.store,
+        "admin_token_file": running.admin_token_file(),
+    });
+    println!("{greeting}");
 }
 
 /// What a client needs.

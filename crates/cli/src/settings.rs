@@ -1,5 +1,7 @@
 //! Where settings come from: a file, then the variables of envoyproxy/ratelimit, then our own, then flags. Later ones win.
 
+pub(crate) mod ignored;
+
 use std::env;
 use std::path::{Path, PathBuf};
 

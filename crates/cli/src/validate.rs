@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Arg, ArgMatches, Command, value_parser};
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use serde_json::{Value, json};
 use tollgate::core::Time;
-use tollgate::policy::{DefaultAlgorithm, Snapshot, read_all, sources};
+use tollgate::policy::{DefaultAlgorithm, Position, Problem, Problems, Snapshot, read_all, sources};
 
 use crate::failure::Failure;
 use crate::print_bytes;
@@ -15,13 +16,32 @@ pub(crate) fn command() -> Command {
         .about("Check rules, and say everything that is wrong with them")
         .arg(rules_arg("paths").num_args(1..))
         .arg(default_algorithm_arg())
+        .arg(
+            Arg::new("json")
+                .long("json")
+                .action(ArgAction::SetTrue)
+                .help("Print the outcome, and everything that is wrong, for scripts"),
+        )
 }
 
 pub(crate) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     let paths: Vec<PathBuf> = matches.get_many("paths").into_iter().flatten().cloned().collect();
-    let (snapshot, files) = load(&paths, matches)?;
+    let is_json = matches.get_flag("json");
+    let (snapshot, files) = match load(&paths, matches) {
+        Err(Failure::Problems(problems)) if is_json => {
+            print_bytes(format!("{:#}\n", wrong(&problems)).as_bytes())?;
+            return Ok(ExitCode::FAILURE);
+        }
+        loaded => loaded?,
+    };
     let (domains, policies) = (snapshot.domain_names().len(), snapshot.policy_names().len());
     let rules = snapshot.places().count() - policies;
+    if is_json {
+        let said =
+            json!({ "ok": true, "files": files, "domains": domains, "rules": rules, "policies": policies });
+        print_bytes(format!("{said:#}\n").as_bytes())?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let told = [
         counted(files, "file", "files"),
         counted(domains, "domain", "domains"),
@@ -30,6 +50,15 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     ];
     print_bytes(format!("all good: {}\n", told.join(", ")).as_bytes())?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Everything that is wrong, for scripts.
+fn wrong(problems: &Problems) -> Value {
+    let told = |problem: &Problem| {
+        let Position { file, line, column, .. } = &problem.position;
+        json!({ "file": &**file, "line": line, "column": column, "message": problem.what, "hint": problem.hint })
+    };
+    json!({ "ok": false, "problems": problems.iter().map(told).collect::<Vec<_>>() })
 }
 
 fn counted(count: usize, one: &str, several: &str) -> String {

@@ -3,13 +3,14 @@
 
 use std::fs;
 use std::net::TcpListener;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::Command;
 
 use insta::assert_snapshot;
 use serde_json::Value;
 use tempfile::TempDir;
-use tollgate_testkit::real::{Finished, Launch, Tollgate, run, until};
+use tollgate_testkit::real::{Client, Finished, Launch, Signal, Tollgate, run, until};
 
 const TOLLGATE: &str = env!("CARGO_BIN_EXE_tollgate");
 
@@ -103,7 +104,18 @@ fn a_check_says_it_with_its_exit_code() {
         &login,
         &[(0, "allowed: 1 of 2 left"), (0, "allowed: 0 of 2 left"), (3, "denied: 0 of 2 left")],
     );
-    check_answers(&server, &["--domain", "shop", "path=/other"], &[(0, "allowed: no limit applies")]);
+    check_answers(
+        &server,
+        &["--domain", "shop", "path=/other"],
+        &[(
+            0,
+            "allowed: no limit applies\nno rule of domain \"shop\" applies: `tollgate explain` says why each does not",
+        )],
+    );
+    let nowhere = "allowed: no limit applies\nthere is no domain \"ship\"";
+    check_answers(&server, &["--domain", "ship", "path=/login"], &[(0, nowhere)]);
+    let never = "denied: 3 of 3 left\na cost of 4 can never pass \"three-an-hour\", which holds at most 3";
+    check_answers(&server, &["--policy", "three-an-hour", "--key", "bob", "--cost", "4"], &[(3, never)]);
     let json = tollgate(Path::new("."), &[&["check", &server, "--json"], &login[..]].concat());
     assert_eq!(json.code, Some(3));
     let answer: Value = serde_json::from_str(&json.stdout).unwrap();
@@ -190,10 +202,12 @@ fn rules_are_explained() {
     result: rule "path=/login > user"
       limit "path=/login > user": 2 per hour (sliding_window)
       a counter of its own for each of: ann
+    source: rules
     "#);
     assert_snapshot!(check(folder.path(), &["explain", "--domain", "ship", "path=/login"]), @r#"
     domain "ship" is unknown: every request of it passes, uncounted
     known domains: shop
+    source: rules
     "#);
 }
 
@@ -359,6 +373,85 @@ fn an_open_listener_starts_where_it_is_protected_or_meant() {
     assert!(run(&mut command).stderr.contains("nosuch"));
 }
 
+/// TLS says who the server is, not who the client is.
+#[test]
+fn tls_without_client_certificates_does_not_protect_an_open_listener() {
+    // The files are not read: the server refuses before that.
+    let certificate = [("tls-certificate", "server.pem"), ("tls-key", "server.key")];
+    let stderr = run(&mut launch_open(&certificate).command()).stderr;
+    assert!(stderr.starts_with("refusing to serve http at 0.0.0.0:0: "), "{stderr}");
+    let authority = [&certificate[..], &[("tls-client-ca", "ca.pem")]].concat();
+    let stderr = run(&mut launch_open(&authority).command()).stderr;
+    assert!(stderr.contains("server.pem") && !stderr.contains("refusing to serve"), "{stderr}");
+}
+
+/// One line of `/proc/PID/limits`: the soft limit and the hard one.
+fn limits_of(tollgate: &Tollgate, name: &str) -> (String, String) {
+    let limits = fs::read_to_string(format!("/proc/{}/limits", tollgate.pid())).unwrap();
+    let line = limits.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+    let mut words = line.split_whitespace().map(str::to_owned);
+    (words.next().unwrap(), words.next().unwrap())
+}
+
+#[test]
+fn a_server_raises_its_limit_of_descriptors_and_writes_no_core_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = folder.path().join("tollgate");
+    // Systems start services with a low soft limit, and some with core files.
+    let limits = "ulimit -Sn 512; ulimit -Hn 2048; ulimit -Sc \"$(ulimit -Hc)\"";
+    fs::write(&script, format!("#!/bin/sh\n{limits}\nexec {TOLLGATE} \"$@\"\n")).unwrap();
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    let launch = Launch::new(script.to_str().unwrap()).rules("policies.yaml", POLICIES);
+    let tollgate = launch.flag("connections-max", "10000").flag("workers", "1").start();
+    assert_eq!(limits_of(&tollgate, "Max open files"), ("2048".to_owned(), "2048".to_owned()));
+    assert_eq!(limits_of(&tollgate, "Max core file size"), ("0".to_owned(), "0".to_owned()));
+    // Three data listeners share what is left beside the reserve of 192, and 4 for the worker.
+    tollgate.wait_for_log("file descriptors allow fewer connections than `connections_max`");
+    assert!(tollgate.logs().contains("connections_max=617"), "{}", tollgate.logs());
+}
+
+#[test]
+fn connections_have_a_quarter_of_the_memory_for_counters_unless_the_operator_says_otherwise() {
+    let shown = |flags: &[(&str, &str)]| {
+        let launch = Launch::new(TOLLGATE).rules("policies.yaml", POLICIES);
+        let launch = flags.iter().fold(launch, |launch, (name, value)| launch.flag(name, value));
+        launch.start().metric("ratelimit_connections_memory_max_bytes")
+    };
+    assert_eq!(shown(&[("memory", "256MiB")]), 64 << 20);
+    assert_eq!(shown(&[("memory", "256MiB"), ("connections-memory", "32MiB")]), 32 << 20);
+}
+
+/// A web page whose name points at this machine.
+#[test]
+fn a_listener_on_loopback_without_tokens_answers_to_no_foreign_name() {
+    let check = |flags: &[(&str, &str)], host: &str| {
+        let launch = Launch::new(TOLLGATE).rules("policies.yaml", POLICIES);
+        let tollgate = flags.iter().fold(launch, |launch, (name, value)| launch.flag(name, value)).start();
+        let body = r#"{"policy": "three-an-hour", "key": "k"}"#;
+        let mut client = Client::connect(tollgate.http()).unwrap();
+        client.send("POST", "/v1/check", &[("host", host)], body).unwrap().status
+    };
+    assert_eq!(check(&[], "127.0.0.1"), 200);
+    assert_eq!(check(&[], "evil.example"), 403);
+    assert_eq!(check(&[("http-hosts", "evil.example")], "evil.example"), 200);
+    // The same address as IPv6 writes it, where this machine has IPv6.
+    let mapped = "[::ffff:127.0.0.1]:0";
+    if TcpListener::bind(mapped).is_ok() {
+        assert_eq!(check(&[("http", mapped)], "evil.example"), 403);
+    }
+}
+
+#[test]
+fn a_server_warns_if_it_runs_as_root_and_only_then() {
+    let (tollgate, _) = serving();
+    let is_root = fs::metadata(format!("/proc/{}", tollgate.pid())).unwrap().uid() == 0;
+    let has_warning = || tollgate.logs().contains("running as root");
+    assert_eq!(
+        until("it has started", || has_warning().then_some(true).or((!is_root).then_some(false))),
+        is_root
+    );
+}
+
 #[test]
 fn the_banner_says_that_metrics_of_an_open_admin_listener_need_no_token() {
     let tollgate = launch_open(&[("http", "127.0.0.1:0"), ("admin", "0.0.0.0:0")]).start();
@@ -396,8 +489,106 @@ fn the_greeting_says_where_it_listens_and_what_to_try() {
       grpc   GRPC Envoy's rate limit service
       resp   RESP CL.THROTTLE, TG.CHECK
       admin  ADMIN /metrics, /healthz, /admin/v1
+      database sqlite:data/tollgate.db
       admin token in data/admin.token
     Try it:
       curl -i http://HTTP/v1/check -d '{"policy": "three-an-hour", "key": "user:4711"}'
     "#);
+}
+
+/// A pipe to a program that stands still is full after 64 KiB.
+#[test]
+fn a_log_that_is_not_read_stops_no_request_and_no_shutdown() {
+    let folder = tempfile::tempdir().unwrap();
+    let (script, pipe) = (folder.path().join("tollgate.sh"), folder.path().join("log"));
+    // The process holds the reading end itself, and never reads.
+    let into_pipe = format!("mkfifo {0}; exec 9<>{0} 2>{0}", pipe.display());
+    fs::write(&script, format!("#!/bin/sh\n{into_pipe}\nexec {TOLLGATE} \"$@\"\n")).unwrap();
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    let launch = Launch::new(script.to_str().unwrap()).rules("policies.yaml", POLICIES);
+    let mut tollgate = launch.flag("log-level", "debug").start();
+    let mut client = Client::connect(tollgate.http()).unwrap();
+    // Each is a line of 180 bytes.
+    for _ in 0..4_000 {
+        assert!([200, 429].contains(&client.get("/v1/auth?policy=three-an-hour", &[]).status));
+    }
+    tollgate.signal(Signal::TERM);
+    assert_eq!(tollgate.wait(), Some(0));
+}
+
+#[test]
+fn variables_of_envoyproxy_ratelimit_are_not_dropped_silently() {
+    let launch = || Launch::new(TOLLGATE).rules("shop.yaml", RULES);
+    let tollgate = launch().variable("REDIS_URL", "redis:6379").variable("USE_STATSD", "true").start();
+    tollgate.wait_for_log("ignoring a variable of envoyproxy/ratelimit variable=\"REDIS_URL\"");
+    tollgate.wait_for_log("ignoring a variable of envoyproxy/ratelimit variable=\"USE_STATSD\"");
+    let unsafe_launch = launch().variable("GRPC_SERVER_USE_TLS", "true");
+    let finished = run(&mut unsafe_launch.command());
+    assert_eq!(finished.code, Some(2));
+    assert!(finished.stderr.contains("gRPC would be served in the clear"), "{finished:?}");
+}
+
+#[test]
+fn the_greeting_is_json_where_logs_are() {
+    let tollgate = Launch::new(TOLLGATE).rules("shop.yaml", RULES).flag("log-format", "json").start();
+    let said: Value = serde_json::from_str(&tollgate.greeting()).unwrap();
+    assert_eq!((&said["message"], &said["database"]), (&"serving".into(), &"sqlite:data/tollgate.db".into()));
+    assert_eq!(said["http"], tollgate.http().to_string());
+}
+
+#[test]
+fn a_page_says_how_to_ask_by_the_address_that_was_asked() {
+    let (tollgate, _) = serving();
+    let page = Client::connect(tollgate.http()).unwrap().get("/", &[("host", &tollgate.http().to_string())]);
+    assert!(page.body.contains(&format!("curl -i http://{}/v1/check", tollgate.http())), "{}", page.body);
+    let page = Client::connect(tollgate.http()).unwrap().get("/", &[("host", "test")]);
+    assert!(page.body.contains("curl -i http://test/v1/check"), "{}", page.body);
+}
+
+#[test]
+fn a_server_that_could_not_be_asked_does_not_start() {
+    let launch = ["http", "grpc", "resp", "admin"]
+        .into_iter()
+        .fold(Launch::new(TOLLGATE), |launch, name| launch.flag(name, "off"));
+    let finished = run(&mut launch.command());
+    assert_eq!(finished.code, Some(1));
+    assert!(finished.stderr.contains("all listeners are off"), "{finished:?}");
+}
+
+#[test]
+fn a_misspelt_directory_of_the_database_is_not_made() {
+    let launch = Launch::new(TOLLGATE).rules("shop.yaml", RULES);
+    let typo = launch.folder().join("typo/dir");
+    let launch = launch.flag("database", &format!("sqlite:{}/x.db", typo.display()));
+    let finished = run(&mut launch.command());
+    assert_eq!(finished.code, Some(1));
+    assert!(finished.stderr.contains("which does not exist"), "{finished:?}");
+    assert!(!typo.exists() && !launch.folder().join("typo").exists());
+}
+
+#[test]
+fn rules_are_validated_and_explained_for_scripts() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("rules")).unwrap();
+    fs::write(folder.path().join("rules/shop.yaml"), RULES).unwrap();
+    fs::write(folder.path().join("rules/policies.yaml"), POLICIES).unwrap();
+    let said = |arguments: &[&str]| serde_json::from_str::<Value>(&check(folder.path(), arguments)).unwrap();
+    let valid = said(&["validate", "--json"]);
+    assert_eq!((&valid["ok"], &valid["files"], &valid["policies"]), (&true.into(), &2.into(), &1.into()));
+    let told = said(&["explain", "--json", "--domain", "shop", "path=/login", "user=ann"]);
+    assert_eq!((&told["meets_a_limit"], &told["source"]), (&true.into(), &"rules".into()), "{told}");
+    let told = check(folder.path(), &["explain", "--policy", "three-an-hour"]);
+    assert!(told.contains("limit \"three-an-hour\": 3 per 3600s"), "{told}");
+    let told = check(folder.path(), &["explain", "--policy", "three"]);
+    assert!(told.contains("known policies: three-an-hour"), "{told}");
+    fs::write(folder.path().join("rules/wrong.yaml"), "domain: x\ndescriptros: []\n").unwrap();
+    let finished = tollgate(folder.path(), &["validate", "--json"]);
+    assert_eq!((finished.code, finished.stderr.as_str()), (Some(1), ""));
+    let wrong: Value = serde_json::from_str(&finished.stdout).unwrap();
+    let problem = &wrong["problems"][0];
+    assert_eq!(
+        (&wrong["ok"], &problem["file"], &problem["line"]),
+        (&false.into(), &"rules/wrong.yaml".into(), &2.into()),
+        "{wrong}"
+    );
 }

@@ -321,6 +321,10 @@ fn its_ports_are_not_opened_to_other_machines_without_protection() {
     let advice = "TOLLGATE_INSECURE_LISTEN=true";
     assert!(finished.stderr.starts_with("refusing to serve http at 0.0.0.0:0: "), "{}", finished.stderr);
     assert!(finished.stderr.contains(advice), "{}", finished.stderr);
+    // `GRPC_PORT` alone opens a port as well.
+    let launch = launch.flag("http", "127.0.0.1:0");
+    let stderr = run(&mut launch.command()).stderr;
+    assert!(stderr.starts_with("refusing to serve grpc at 0.0.0.0:0: "), "{stderr}");
 }
 
 #[test]

@@ -3,13 +3,17 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::sync::Barrier;
+use std::thread;
 
 use tollgate_testkit::real::{Client, Launch, Signal, Tollgate, fetch, until};
 
 const RULES: &str = "
 policies:
   ten-an-hour: {requests: 10, period: 1h}
+  plenty: {requests: 1000000, period: 1h}
 ";
+const PLENTY: &str = r#"{"policy": "plenty", "key": "ann"}"#;
 const QUESTION: &str = r#"{"policy": "ten-an-hour", "key": "ann"}"#;
 
 fn launch() -> Launch {
@@ -46,6 +50,77 @@ fn a_request_under_way_is_still_answered() {
     assert_eq!(tollgate.wait(), Some(0));
     assert!(tollgate.logs().contains("stopped"), "{}", tollgate.logs());
     assert!(!tollgate.logs().contains("still open"), "{}", tollgate.logs());
+}
+
+/// What became of a client that asked as fast as it could until the server stopped.
+#[derive(Debug, Default)]
+struct Asked {
+    answered: usize,
+    /// Whether the last answer said that the connection ends with it.
+    is_told: bool,
+    /// Requests that were sent and not answered.
+    cut: usize,
+}
+
+/// Asks until an answer says that it is the last, or there is none.
+fn ask_until_told(address: SocketAddr, path: &str, started: &Barrier) -> Asked {
+    let mut client = Client::connect(address).unwrap();
+    let mut asked = Asked::default();
+    assert_eq!(client.post(path, PLENTY).status, 200);
+    started.wait();
+    while !asked.is_told && asked.cut == 0 {
+        match client.send("POST", path, &[], PLENTY) {
+            Ok(reply) => {
+                asked.answered += 1;
+                asked.is_told = reply.header("connection") == Some("close");
+            }
+            Err(_) => asked.cut += 1,
+        }
+    }
+    asked
+}
+
+/// Stops a server that many connections are busy with, and counts the requests that were cut.
+fn check_busy(path: &str) {
+    const CONNECTIONS: usize = 96;
+    let mut tollgate = launch().start();
+    let (address, started) = (tollgate.http(), Barrier::new(CONNECTIONS + 1));
+    let all: Vec<Asked> = thread::scope(|scope| {
+        let clients: Vec<_> =
+            (0..CONNECTIONS).map(|_| scope.spawn(|| ask_until_told(address, path, &started))).collect();
+        started.wait();
+        tollgate.signal(Signal::TERM);
+        clients.into_iter().map(|client| client.join().unwrap()).collect()
+    });
+    let cut: usize = all.iter().map(|asked| asked.cut).sum();
+    assert_eq!(cut, 0, "{path}: {all:?}");
+    assert!(all.iter().all(|asked| asked.is_told), "{path}: {all:?}");
+    assert_eq!(tollgate.wait(), Some(0));
+}
+
+#[test]
+fn busy_connections_are_answered_and_told_to_close() {
+    // The first is answered by the HTTP/1 fast path, the second by hyper.
+    check_busy("/v1/check");
+    check_busy("/v1/peek");
+}
+
+#[test]
+fn a_request_that_is_being_read_is_answered() {
+    let (length, half) = (QUESTION.len(), QUESTION.len() / 2);
+    let head = format!("POST /v1/check HTTP/1.1\r\nhost: test\r\ncontent-length: {length}\r\n\r\n");
+    for part in ["POST /v1/che", &head, &format!("{head}{}", &QUESTION[..half])] {
+        let mut tollgate = launch().start();
+        let mut client = Client::connect(tollgate.http()).unwrap();
+        assert_eq!(client.post("/v1/check", QUESTION).status, 200);
+        client.write(part).unwrap();
+        tollgate.signal(Signal::TERM);
+        until_closed(&tollgate);
+        client.write(&format!("{head}{QUESTION}")[part.len()..]).unwrap();
+        let reply = client.read().unwrap();
+        assert_eq!((reply.status, reply.the("connection")), (200, "close"), "{part:?}");
+        assert_eq!(tollgate.wait(), Some(0));
+    }
 }
 
 /// A signal ends it at once, though somebody is connected to this listener who says nothing.

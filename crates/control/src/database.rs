@@ -264,6 +264,11 @@ impl Database {
         head(&self.driver).await
     }
 
+    /// What time it is by the clock of the database, in microseconds since 1970. None for a file, which has no clock of its own.
+    pub async fn time_us(&self) -> Result<Option<u64>, DatabaseError> {
+        self.driver.time_us().await
+    }
+
     /// The hash of a version's row, if there is one: who was here before and finds another has another history.
     pub async fn hash_of(&self, version: Version) -> Result<Option<String>, DatabaseError> {
         if version == 0 {

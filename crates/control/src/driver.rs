@@ -71,6 +71,9 @@ impl<Out> WriteError<Out> {
     }
 }
 
+/// The time in PostgreSQL, in microseconds since 1970.
+const TIME_WORDS: &str = "CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT)";
+
 /// One of the two databases.
 pub(crate) enum Driver {
     Sqlite(Sqlite),
@@ -78,6 +81,11 @@ pub(crate) enum Driver {
 }
 
 impl Driver {
+    /// Whether it is a file that a thread of this process writes.
+    pub(crate) fn is_file(&self) -> bool {
+        matches!(self, Driver::Sqlite(_))
+    }
+
     /// Does it in one transaction, alone or as if it were.
     pub(crate) async fn write<W: Work>(&self, work: W) -> Result<W::Out, WriteError<W::Out>> {
         match self {
@@ -97,6 +105,15 @@ impl Driver {
             Driver::Sqlite(sqlite) => sqlite.snapshot(work).await,
             Driver::Postgres(postgres) => postgres.snapshot(&work).await,
         }
+    }
+
+    /// What time it is there, in microseconds since 1970. A file has no clock.
+    pub(crate) async fn time_us(&self) -> Result<Option<u64>, DatabaseError> {
+        if self.is_file() {
+            return Ok(None);
+        }
+        let mut rows = self.query(&format!("SELECT {TIME_WORDS}"), &[]).await?;
+        rows.first_mut().map(|row| row.version(0)).transpose()
     }
 
     /// One statement that only reads.
@@ -179,11 +196,16 @@ impl Session<'_> {
         matches!(self, Session::Sqlite(_))
     }
 
+    /// Whether the database has a clock of its own. A file has none.
+    pub(crate) fn has_clock(&self) -> bool {
+        matches!(self, Session::Postgres(_))
+    }
+
     /// The words for what time it is there, in microseconds since 1970: also in the middle of a transaction. Nothing where a file has no clock.
     pub(crate) fn time_words(&self) -> &'static str {
         match self {
             Session::Sqlite(_) => "NULL",
-            Session::Postgres(_) => "CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT)",
+            Session::Postgres(_) => TIME_WORDS,
         }
     }
 

@@ -15,17 +15,21 @@
 //!                                                  ^---- what came too late, or may have been lost
 //! ```
 
+mod backlog;
 mod books;
 mod commit;
 mod denials;
 mod item;
+mod journal;
 mod line;
+mod owed;
 mod stats;
 mod sweep;
 mod task;
 mod usage;
 
 use std::future::{Future, poll_fn};
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -39,7 +43,9 @@ use tollgate_store::authority::{Failure, Grant, Question};
 use crate::database::Database;
 use commit::Writer;
 use item::{Told, undo};
-use line::{Entry, Line};
+use journal::Journals;
+pub use line::Left;
+use line::{Entry, Line, Stopping};
 pub use stats::{DurableStats, FAILURES};
 pub use sweep::USAGE_KEPT_DAYS;
 use task::Task;
@@ -57,6 +63,8 @@ pub struct DurableSettings {
     pub queue_max: usize,
     /// Decides by how much the times of the breaker are shortened: any number that differs between nodes will do.
     pub seed: u64,
+    /// Where files are kept of what is owed while the database is away. Without, it is lost when the process ends.
+    pub owed_folder: Option<PathBuf>,
 }
 
 /// Counts in the database. When it is dropped, what was told before is still done if the database is there.
@@ -74,17 +82,18 @@ struct Waiting<'a> {
 impl DurableAuthority {
     /// Begins to count, in the runtime that this is called in, which then also makes the transactions.
     pub fn start(database: &Database, clock: Arc<Clock>, settings: DurableSettings) -> DurableAuthority {
-        let DurableSettings { node, queue_max, seed } = settings;
+        let DurableSettings { node, queue_max, seed, owed_folder } = settings;
         let line = Arc::new(Line::new(Arc::clone(&clock), queue_max, seed));
         let writer = Writer { name: made_up_name(&clock, seed), node: node.into(), clock };
-        let task = Task::new(Arc::clone(database.driver()), Arc::clone(&line), writer);
+        let journals = owed_folder.map(|folder| Journals { folder, fleet: database.fleet().into() });
+        let task = Task::new(Arc::clone(database.driver()), Arc::clone(&line), writer, journals);
         tokio::spawn(task.run());
         DurableAuthority { line }
     }
 
     /// Asks, all at once. Whatever happens, the answers are there after `patience`; what is granted later is undone.
     pub async fn ask_all(&self, questions: Vec<Question>, patience: Duration) -> Vec<Answer> {
-        let (entries, pass) = self.line.enter(&questions, self.line.clock.now());
+        let (entries, pass) = self.line.enter(&questions, self.line.clock.steady());
         let asked = questions.into_iter().zip(entries).collect();
         let mut waiting = Waiting { line: &self.line, pass, asked };
         let _ = timeout(patience, poll_fn(|context| waiting.poll(context))).await; // What is there by then counts.
@@ -109,6 +118,31 @@ impl DurableAuthority {
             }
         };
         timeout(patience, settled).await.is_ok()
+    }
+
+    /// Keeps on disk what the database could not be told, for a process that ends. Nothing is counted after that. What is not kept when the
+    /// time is over is lost.
+    pub async fn keep(&self, patience: Duration) -> Left {
+        let lost = {
+            let mut state = self.line.state();
+            if state.stopping == Stopping::No {
+                state.stopping = Stopping::Asked;
+            }
+            state.owed()
+        };
+        self.line.work.notify_one();
+        self.line.stop.notify_one();
+        let kept = async {
+            loop {
+                let mut done = std::pin::pin!(self.line.idle.notified());
+                done.as_mut().enable();
+                if let Stopping::Done(left) = self.line.state().stopping {
+                    return left;
+                }
+                done.await;
+            }
+        };
+        timeout(patience, kept).await.unwrap_or(Left { kept: 0, lost })
     }
 
     /// Rules have changed: what was denied before need not be now.
@@ -154,7 +188,7 @@ impl Waiting<'_> {
             .into_iter()
             .map(|(_, entry)| entry.end().unwrap_or(LATE))
             .collect();
-        let now = self.line.clock.now();
+        let now = self.line.clock.steady();
         let mut state = self.line.state();
         for failure in told.iter().filter_map(|told| told.answer.err()) {
             state.tally.failed(failure);
@@ -210,7 +244,7 @@ fn made_up_name(clock: &Clock, seed: u64) -> Arc<str> {
     let mut random = [0; 16];
     let name = match getrandom::fill(&mut random) {
         Ok(()) => u128::from_be_bytes(random),
-        Err(_) => u128::from(seed) << 64 | u128::from(clock.now().ticks()),
+        Err(_) => u128::from(seed) << 64 | u128::from(clock.steady().ticks()),
     };
     format!("{name:032x}").into()
 }

@@ -39,7 +39,7 @@ pub use chain::Head;
 pub use change::{Action, Change, Changed, Condition, REPEATS_KEPT_MS, Repeat, Who};
 pub use database::{Database, DatabaseSettings};
 pub use document::{BODY_BYTES_MAX, Document, ID_BYTES_MAX, Kind, TEXT_BYTES_MAX, UnknownKind, Version};
-pub use durable::{DurableAuthority, DurableSettings, DurableStats, UsageDay, UsageFilter};
+pub use durable::{DurableAuthority, DurableSettings, DurableStats, Left, UsageDay, UsageFilter};
 pub use error::{ChangeError, DatabaseError};
 pub use fleet_secret::FleetSecret;
 pub use nodes::{NODES_KEPT_MS, NodeState};

@@ -11,7 +11,7 @@ const SETTINGS: &str =
     "CREATE TABLE settings (name TEXT COLLATE BINARY NOT NULL PRIMARY KEY, value TEXT NOT NULL)";
 
 /// What made each schema of the one before. A statement that was released is never touched again.
-const MIGRATIONS: &[&[&str]] = &[DOCUMENTS, DURABLE, ACTS, SECRET];
+const MIGRATIONS: &[&[&str]] = &[DOCUMENTS, DURABLE, ACTS, SECRET, PAST_AND_SETTLEMENTS];
 
 /// What operators decide.
 const DOCUMENTS: &[&str] = &[
@@ -61,6 +61,19 @@ const ACTS: &[&str] = &[
 /// The row of the secret of the fleet, still empty: see [`crate::fleet_secret`]. A user who may only update `settings` can then write
 /// the secret.
 const SECRET: &[&str] = &["INSERT INTO settings (name, value) VALUES ('fleet_secret', '')"];
+
+/// What windows had counted that a counter has left: it comes back where the clock was wrong, and is set right. And the settlements of reservations: each counts once,
+/// whichever server tells it.
+const PAST_AND_SETTLEMENTS: &[&str] = &[
+    "CREATE TABLE past_counters (
+        key TEXT COLLATE BINARY NOT NULL, window_start BIGINT NOT NULL, tick BIGINT NOT NULL, used BIGINT NOT NULL,
+        over_at BIGINT NOT NULL, PRIMARY KEY (key, window_start))",
+    "CREATE INDEX past_counters_by_end ON past_counters (over_at)",
+    "CREATE TABLE settlements (
+        key TEXT COLLATE BINARY NOT NULL, number BIGINT NOT NULL, sender BIGINT NOT NULL, deadline BIGINT NOT NULL,
+        PRIMARY KEY (key, number))",
+    "CREATE INDEX settlements_by_deadline ON settlements (deadline)",
+];
 
 /// Makes the tables what they have to be. Returns the fleet to which the database belongs.
 pub(crate) async fn migrate(driver: &Driver) -> Result<String, DatabaseError> {

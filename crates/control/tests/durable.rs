@@ -401,7 +401,7 @@ async fn an_older_database_keeps_all_it_has(stand: &Stand) {
     let (fleet, before) = (database.fleet().to_owned(), everything(&database).await);
     drop(database);
     // As the first version left it.
-    for table in ["counters", "leases", "usage_days", "commits"] {
+    for table in ["counters", "leases", "usage_days", "commits", "past_counters", "settlements"] {
         stand.sql(&format!("DROP TABLE {table}"));
     }
     stand.sql("ALTER TABLE repeats DROP COLUMN finished");
@@ -409,7 +409,7 @@ async fn an_older_database_keeps_all_it_has(stand: &Stand) {
     stand.sql("DELETE FROM settings WHERE name = 'fleet_secret'");
     stand.sql("UPDATE settings SET value = '1' WHERE name = 'schema'");
     let database = stand.open().await;
-    assert_eq!(stand.sql("SELECT value FROM settings WHERE name = 'schema'"), "4");
+    assert_eq!(stand.sql("SELECT value FROM settings WHERE name = 'schema'"), "5");
     assert_eq!((database.fleet(), everything(&database).await), (&*fleet, before));
     check_verifies(&database, 20).await;
     granted(&authority(&database), take(1, &per_hour(10), 1)).await;

@@ -98,6 +98,11 @@ impl Calendar {
         calendar.anchored(self.anchor_day.unsigned_abs())
     }
 
+    /// What it is made of: the unit, the day on which months begin, and the name of the zone.
+    pub(crate) fn parts(&self) -> (CalendarUnit, i8, &str) {
+        (self.unit, self.anchor_day, &self.zone_name)
+    }
+
     /// The day of a moment, as days since 1970-01-01 by the clocks of the zone.
     pub(crate) fn day(&self, now: Time) -> u64 {
         let date = self.date((now.0 / self.tick.per_second()).min(SECOND_MAX));

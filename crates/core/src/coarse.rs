@@ -6,16 +6,51 @@
 //! that admits no more.
 
 use crate::algorithm::token_bucket::TokenBucket;
-use crate::limit::Limit;
+use crate::limit::{Limit, State};
 use crate::rate::Rate;
 use crate::time::{Span, Time};
+use crate::word::Packed as _;
+
+/// A limit for many keys that share one state.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CoarseLimit {
+    /// Its states fit a word, and it never admits more than the limit that it stands in for.
+    pub limit: Limit,
+    /// Set where the limit is another than the one that it stands in for.
+    stand_in: Option<StandIn>,
+}
+
+/// What a stand-in forgets sooner than the limit that it stands in for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct StandIn {
+    /// Units that leak out of the stand-in within one period.
+    leaked_max: u64,
+    period: Span,
+}
+
+impl CoarseLimit {
+    /// Until when a key that was counted in this state must not start anew.
+    pub fn counts_until(&self, state: &State) -> Time {
+        let expires_at = self.limit.expires_at(state);
+        self.stand_in.map_or(expires_at, |stand_in| expires_at.plus(stand_in.period))
+    }
+
+    /// The most units that a key can have used that was counted in this state.
+    pub fn used_max(&self, state: &State, now: Time) -> u64 {
+        if self.counts_until(state) <= now {
+            return 0;
+        }
+        let leaked_max = self.stand_in.map_or(0, |stand_in| stand_in.leaked_max);
+        self.limit.used(state, now).saturating_add(leaked_max)
+    }
+}
 
 impl Limit {
     /// A limit whose states fit a word and that never admits more than this one. None where there is none: units that callers hold
-    /// must be held under names, and a blocked limit admits nothing.
-    pub fn coarse(&self) -> Option<Limit> {
+    /// must be held under names, a blocked limit admits nothing, and buckets of many years are too seldom to need one.
+    pub fn coarse(&self) -> Option<CoarseLimit> {
         if self.packs() {
-            return Some(self.clone());
+            return Some(CoarseLimit { limit: self.clone(), stand_in: None });
         }
         let (units, period) = match self {
             Limit::FixedWindow(limit) => limit.units_per_window_max(),
@@ -24,7 +59,9 @@ impl Limit {
             Limit::SlidingLog(limit) => limit.units_per_period(),
             _ => return None,
         };
-        stand_in(units, period).map(Limit::from)
+        // A bucket that does not fit a word would read every word as an unused key, and admit all of them.
+        let (bucket, leaked_max) = stand_in(units, period).filter(|(bucket, _)| bucket.packs())?;
+        Some(CoarseLimit { limit: bucket.into(), stand_in: Some(StandIn { leaked_max, period }) })
     }
 
     /// A number for the limit and all its numbers: equal limits have equal ones, and different limits most likely different
@@ -38,10 +75,12 @@ impl Limit {
     }
 }
 
-/// Half of the units at once, and the other half within the period: never more than all of them in any period.
-fn stand_in(units: u64, period: Span) -> Option<TokenBucket> {
+/// Half of the units at once, and the other half within the period: never more than all of them in any period. Also says how
+/// many units that other half is.
+fn stand_in(units: u64, period: Span) -> Option<(TokenBucket, u64)> {
     let refilled = (units / 2).clamp(1, period.0.max(1));
-    TokenBucket::new(Rate::new(refilled, period).ok()?, units - units / 2).ok()
+    let bucket = TokenBucket::new(Rate::new(refilled, period).ok()?, units - units / 2).ok()?;
+    Some((bucket, refilled))
 }
 
 #[cfg(test)]
@@ -82,12 +121,45 @@ mod tests {
                 SubWindows::new(rate(units), 10, OldestCounts::Whole).unwrap().into(),
             ];
             for whole in wholes {
-                let coarse = whole.coarse().unwrap();
+                let coarse = whole.coarse().unwrap().limit;
                 assert!(coarse.packs());
                 let most = most_in_a_period(&coarse, 600);
                 assert!((1..=units).contains(&most), "{most} of {units} under {}", whole.algorithm());
             }
         }
+    }
+
+    /// Asks a stand-in as often as can matter, and compares with what it says that a key may have used.
+    #[test]
+    fn a_key_has_used_no_more_within_a_period_than_its_stand_in_says() {
+        for units in [1, 2, 3, 5, 100] {
+            let log = Limit::from(SlidingLog::new(rate(units)).unwrap());
+            let coarse = log.coarse().unwrap();
+            let (mut state, mut admitted) = (coarse.limit.fresh(), Vec::new());
+            for ask in 0..3_000_u64 {
+                let now = Time(1_700_000_000_000_000_000 + ask * (MINUTE.0 / 600));
+                // Pauses let the stand-in forget what the log still counts.
+                while ask % 1_000 < 400
+                    && coarse.limit.decide(&mut state, Ask::take(Cost::ONE, now)).is_allowed()
+                {
+                    admitted.push(now);
+                }
+                let in_period = admitted.iter().rev().take_while(|at| at.plus(MINUTE) > now).count() as u64;
+                let used_max = coarse.used_max(&state, now);
+                assert!(in_period <= used_max, "{in_period} used, {used_max} said, {units} units");
+            }
+        }
+    }
+
+    #[test]
+    fn a_limit_of_many_years_has_no_stand_in_that_does_not_fit_a_word() {
+        let years = |years: u64| Span(years * 365 * 86_400 * 1_000_000_000);
+        for (units, period) in [(1, years(20)), (3, years(10)), (1_000, years(100))] {
+            let log = Limit::from(SlidingLog::new(Rate::new(units, period).unwrap()).unwrap());
+            assert_eq!(log.coarse(), None, "{units} in {period:?}");
+        }
+        let log = Limit::from(SlidingLog::new(Rate::new(1, years(10)).unwrap()).unwrap());
+        assert!(log.coarse().is_some_and(|coarse| coarse.limit.packs()));
     }
 
     #[test]
@@ -100,7 +172,7 @@ mod tests {
             SlidingWindow::new(rate(5)).into(),
         ];
         for limit in limits {
-            assert_eq!(limit.coarse(), Some(limit));
+            assert_eq!(limit.coarse().unwrap().limit, limit);
         }
     }
 
@@ -110,7 +182,7 @@ mod tests {
             [FixedWindow::new(rate(1 << 40)).into(), SlidingWindow::new(rate(1 << 40)).into()];
         for window in windows {
             assert!(!window.packs());
-            let coarse = window.coarse().unwrap();
+            let coarse = window.coarse().unwrap().limit;
             assert!(coarse.packs() && coarse.capacity() <= window.capacity());
         }
     }

@@ -221,6 +221,14 @@ macro_rules! registry {
                 }
             }
 
+            /// As [`Packed::used_part`]; nothing for a limit that does not pack.
+            pub fn used_part(&self, word: u64, now: Time) -> (u64, u64) {
+                match self {
+                    $(Limit::$word(limit) if limit.packs() => limit.used_part(word, now),)*
+                    _ => (0, 1),
+                }
+            }
+
             /// As [`Limit::give_back`] on the state that `word` stands for.
             pub fn give_back_word(&self, word: u64, refund: Refund) -> u64 {
                 match self {

@@ -28,14 +28,16 @@ local function undone(cost, counted_at, now)
 end
 
 local PEEK, BOOK, GIVE_BACK, RELEASE, RESET, LEASE, RETURN = -1, -2, -3, -4, -5, -6, -7
+-- A settlement, which counts once: the second kind gives units back.
+local SETTLE_BOOK, SETTLE_RETURN = -8, -9
 
--- That a lease came back is remembered for a minute after its deadline: a clock that is set forward and back again forgets nothing.
+-- A number is remembered for a minute after its deadline: a clock that is set forward and back again forgets nothing.
 local REMEMBERED_MS = 60000
 
--- Whether what is left of a lease comes back in time, and for the first time.
-local function is_returned(key, deadline_us, lease)
+-- Whether a number comes in time, and for the first time. What has a number can be sent until it is known to have arrived.
+local function is_first(key, deadline_us, number, sender)
   local left_ms = format('%d', ceil((deadline_us - now_us) / 1000) + REMEMBERED_MS + slack_ms)
-  return now_us <= deadline_us and call('SET', key .. ':' .. lease, '', 'NX', 'PX', left_ms)
+  return now_us <= deadline_us and call('SET', key .. ':' .. number, sender, 'NX', 'PX', left_ms)
 end
 
 -- When a key was reset is remembered for as long as anything may come back that was counted before: a reservation lives for a day.
@@ -60,11 +62,19 @@ local function next_ask(key)
   end
   local units, third = ARGV[place + 1] + 0, ARGV[place + 2] + 0
   place = place + 3
-  if verb == RETURN then
+  if verb <= RETURN then
+    local counted_us, deadline_us, number = ARGV[place] + 0, ARGV[place + 1] + 0, ARGV[place + 2]
     place = place + 3
-    -- Refused, it is answered like a hold that nobody has.
-    verb = key and is_returned(key, ARGV[place - 2] + 0, ARGV[place - 1]) and GIVE_BACK or RELEASE
-    if verb == GIVE_BACK and is_forgotten(key, ARGV[place - 3] + 0) then units = 0 end
+    local sender = ''
+    if verb ~= RETURN then sender, place = ARGV[place], place + 1 end
+    if key and is_first(key, deadline_us, number, sender) then
+      verb = verb == SETTLE_BOOK and BOOK or GIVE_BACK
+      if verb == GIVE_BACK and is_forgotten(key, counted_us) then units = 0 end
+    elseif key and sender ~= '' and call('MGET', key .. ':' .. number)[1] == sender then
+      verb, units = GIVE_BACK, 0 -- The same sender repeats what was done.
+    else
+      verb = RELEASE -- A refusal is answered like the release of an unknown hold.
+    end
   end
   return verb, units, third
 end

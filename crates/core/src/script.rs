@@ -8,7 +8,7 @@
 //! ARGV[1]  "0", or a made-up time in microseconds since 1970, for tests
 //! ARGV     then for each key: how many asks; length of a tick in microseconds, jitter in ticks, the numbers of the limit;
 //!          and each ask. Where the numbers are those of the key before, they are left out, and the asks counted below zero.
-//!          A take is written as its units, any other ask as its verb, units, and a third value; what is left of a lease has two more
+//!          A take is written as its units, any other ask as its verb, units, and a third value; one that has a number has three or four more
 //! ARGV     at last a full stop
 //! reply    seconds and microseconds of the time that was used, then for each ask: outcome, span, remaining, reset_after
 //! ```
@@ -58,6 +58,10 @@ pub enum Verb {
     /// Gives back what is left of a lease. The third value is the moment at which the units were counted, in ticks; the same moment and a deadline in
     /// microseconds and the number of the lease follow: nothing is given back after the deadline, nor a second time, nor to a count that was reset since.
     Return = -7,
+    /// Settles a reservation by writing down units. As [`Verb::Return`] it has a deadline and a number, and counts once; and it has a sender, which may repeat it.
+    SettleBook = -8,
+    /// Settles a reservation by giving units back.
+    SettleReturn = -9,
 }
 
 /// Writes the keys of one call down as numbers.
@@ -107,6 +111,47 @@ impl CallWriter {
         put(exact(deadline.0.saturating_mul(limit.tick().length_us())));
         put(exact(number));
     }
+
+    /// A settlement.
+    pub fn settle(limit: &SharedLimit, settle: SettleOnce, mut put: impl FnMut(i64)) {
+        let SettleOnce { change, counted_at, deadline, number, sender } = settle;
+        let ask = match change {
+            SettleChange::Book(units) => (Verb::SettleBook, units, 0),
+            SettleChange::Return(units) => {
+                (Verb::SettleReturn, units, limit.refund_moment(counted_at, false))
+            }
+        };
+        Self::ask(limit, ask, &mut put);
+        for moment in [counted_at, deadline] {
+            put(exact(moment.0.saturating_mul(limit.tick().length_us())));
+        }
+        put(exact(number));
+        put(exact(sender));
+    }
+}
+
+/// What a settlement does to a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SettleChange {
+    /// Writes down so many units.
+    Book(u64),
+    /// Gives so many units back. It may be none: the reservation is settled then, too.
+    Return(u64),
+}
+
+/// The settlement of a reservation, as one limit that was charged is told of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SettleOnce {
+    /// What is done.
+    pub change: SettleChange,
+    /// When the reserved units were counted, in ticks.
+    pub counted_at: Time,
+    /// Until when it is done, in ticks.
+    pub deadline: Time,
+    /// The number of the reservation at this limit, below 2^53. Of several settlements under one number, the first counts.
+    pub number: u64,
+    /// Tells one settlement from another of the same reservation, below 2^53: one that is sent again is answered as done.
+    pub sender: u64,
 }
 
 /// What is left of a lease: so many units of those that were counted at a moment.

@@ -138,6 +138,14 @@ impl SharedLimit {
         }
     }
 
+    /// The beginning of the window that counts at a moment (in ticks, by the clock of the key). Where nothing is counted by windows, the moment itself.
+    pub fn window_start(&self, at: Time) -> Time {
+        match &self.limit {
+            Limit::FixedWindow(limit) => limit.window_at(at).start,
+            _ => at,
+        }
+    }
+
     /// How long a lease may be spent that was granted at a moment (in ticks), in nanoseconds: not beyond the window that counted it.
     pub fn lease_life(&self, key_hash: u64, granted_at: Time, life_max: Span) -> Span {
         let at = self.limit.key_time(key_hash, granted_at);

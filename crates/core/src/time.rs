@@ -61,9 +61,9 @@ impl Tick {
 pub struct Time(pub(crate) u64);
 
 impl Time {
-    /// The latest moment at which anything may be asked: with nanoseconds since 1970, the year 2116. States
+    /// The latest moment at which anything may be asked: with nanoseconds since 1970, the year 2079. States
     /// may point beyond it, by at most three times as much, so that no sum of a decision overflows.
-    pub const MAX: Time = Time((1 << 62) - 1);
+    pub const MAX: Time = Time((1 << 62) - (1 << 60) - 1);
 
     /// The moment so many ticks after the epoch, at most [`Time::MAX`].
     pub const fn from_ticks(ticks: u64) -> Time {

@@ -13,7 +13,8 @@
 //! ```
 //!
 //! Ends of windows lie at least 2^s apart, so no two windows share their high bits, and nothing is lost.
-//! Where the counters do not fit into s bits, the limit does not pack and its state is stored whole.
+//! Where the counters do not fit into s bits, the limit does not pack and its state is stored whole. The same holds for limits
+//! of many years: every word stays below [`WORD_MAX`].
 
 use crate::algorithm::Algorithm;
 use crate::ask::Ask;
@@ -34,6 +35,10 @@ pub trait Packed: Algorithm {
 
     /// The state of a word; zero is the key that was never seen.
     fn unpack(&self, word: u64) -> Self::State;
+
+    /// Which part of the limit a state that is in force has used: so many of so many, of ticks or of units. An upper bound where
+    /// that is cheaper.
+    fn used_part(&self, word: u64, now: Time) -> (u64, u64);
 
     /// What there is to know about `now`.
     fn moment(&self, now: Time) -> Self::Moment;
@@ -63,6 +68,13 @@ pub trait Packed: Algorithm {
     fn decide_word(&self, word: u64, ask: Ask, moment: Self::Moment) -> Decision {
         self.decide(&mut self.unpack_at(word, moment), ask)
     }
+
+    /// As [`Packed::decide_word`], for the answer's place: a seldom path that returns its answer would have the usual one
+    /// put together somewhere else, and copied.
+    #[inline]
+    fn decide_word_into(&self, decision: &mut Decision, word: u64, ask: Ask, moment: Self::Moment) {
+        *decision = self.decide_word(word, ask, moment);
+    }
 }
 
 /// Somebody who works with the algorithm behind a limit, whichever it is. A store that visits a limit asks once
@@ -75,6 +87,14 @@ pub trait PackedVisitor {
     fn visit<A: Packed>(self, algorithm: &A, shape: u64) -> Self::Answer;
 }
 
+/// The largest number that stands for a state. Stores keep something of their own in the two bits above.
+pub const WORD_MAX: u64 = (1 << 62) - 1;
+
+/// How far beyond the moment of a decision the number may lie that stands for a state: 36 years of nanoseconds.
+pub(crate) const BEYOND_MAX: u64 = 1 << 60;
+
+const _: () = assert!(Time::MAX.0 + BEYOND_MAX <= WORD_MAX);
+
 /// How the bits of a window's word are divided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct WordLayout {
@@ -83,7 +103,9 @@ pub(crate) struct WordLayout {
 
 impl WordLayout {
     pub(crate) fn for_windows(windows: &Windows) -> WordLayout {
-        WordLayout { payload_bits: windows.length_min().0.ilog2() }
+        // A window and the next one, both rounded up: see `join`. No count fits no bits.
+        let packs = windows.length_max().0 <= BEYOND_MAX / 4;
+        WordLayout { payload_bits: if packs { windows.length_min().0.ilog2() } else { 0 } }
     }
 
     pub(crate) fn payload_bits(self) -> u32 {

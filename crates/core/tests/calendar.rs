@@ -67,7 +67,11 @@ fn check_steps(zone_name: &str, around: &str, step: usize) {
     for unit in UNITS {
         let starts = beginnings(unit, &zone, middle - 40 * 86_400..middle + 35 * 86_400, step);
         assert!(!starts.is_empty(), "nothing to compare");
-        for tick in [Tick::NANOSECOND, Tick::MICROSECOND, Tick::MILLISECOND] {
+        // Nanoseconds end in 2079.
+        let is_in_time = |tick: &Tick| {
+            middle + 40 * 86_400 < (Time::MAX.ticks() / (1_000_000_000 / tick.length_ns())).cast_signed()
+        };
+        for tick in [Tick::NANOSECOND, Tick::MICROSECOND, Tick::MILLISECOND].into_iter().filter(is_in_time) {
             let (unit, anchor_day) = unit;
             let fresh = || Calendar::new(unit, zone_name, tick).unwrap().anchored(anchor_day.unsigned_abs());
             for edge in starts.windows(2) {

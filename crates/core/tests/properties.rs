@@ -2,7 +2,7 @@
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)] // A test stops at the first surprise.
 
 use proptest::prelude::*;
-use tollgate_core::{Ask, Cost, Decision, Intent, Limit, Outcome, Refund, State, Time};
+use tollgate_core::{Ask, Cost, Decision, Intent, Limit, Outcome, Refund, State, Time, WORD_MAX};
 use tollgate_testkit::{Spec, Trace};
 
 mod common;
@@ -203,6 +203,7 @@ proptest! {
         };
         prop_assert_eq!(&limit.unpack(word), &state);
         prop_assert_eq!(limit.unpack(0), limit.fresh());
+        prop_assert!(word <= WORD_MAX, "{} of {}", word, limit.used(&state, now));
         prop_assert!(limit.used(&state, now) == 0 || word > now.ticks(), "a word in use is above now");
         let passed = word.max(now.ticks()).saturating_add(after);
         if passed <= Time::MAX.ticks() {

@@ -121,10 +121,11 @@ fn a_sliding_window_waits_for_the_window_after_the_next() {
 fn the_largest_numbers_of_a_sliding_window() {
     let (units, end) = (u64::MAX, Time::MAX.ticks());
     let mut story = Story::of(&Spec::SlidingWindow { units, period_ticks: 1 << 62 });
-    story.takes(0, units, ALLOWED, 0).takes(end, 1, in_ticks(2), 0).takes(
+    let left = (1 << 62) - end;
+    story.takes(0, units, ALLOWED, 0).takes(end, 1, in_ticks(left + 1), 0).takes(
         end,
         units,
-        in_ticks(1 + (1 << 62)),
+        in_ticks(left + (1 << 62)),
         0,
     );
 }

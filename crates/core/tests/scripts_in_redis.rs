@@ -3,8 +3,8 @@
 
 use tollgate_core::{
     Ask, Calendar, CalendarUnit, Concurrency, Cost, FixedWindow, LeakyBucket, LeakyQueue, LeaseRest, Limit,
-    OldestCounts, Outcome, Script, SharedLimit, SlidingLog, SlidingWindow, Span, SubWindows, Tick, Time,
-    TokenBucket, Verb, Windows,
+    OldestCounts, Outcome, Script, SettleChange, SettleOnce, SharedLimit, SlidingLog, SlidingWindow, Span,
+    SubWindows, Tick, Time, TokenBucket, Verb, Windows,
 };
 use tollgate_testkit::real::redis::{Counter, RedisLaunch, RedisServer, Reply, ScriptCaller};
 use tollgate_testkit::real::until;
@@ -247,6 +247,32 @@ fn what_is_given_back_by_somebody_who_is_wrong_about_the_day_can_be_given_back_a
     assert_eq!(give_back(weeks_later)[0], 4, "these are not the boundaries of that day");
     assert_eq!(give_back(NOON)[..3], [0, 0, 3]);
     assert_eq!(give_back(NOON)[..3], [2, 0, 3], "once");
+}
+
+#[test]
+fn of_settlements_of_one_reservation_the_first_counts_and_its_sender_may_repeat_it() {
+    let server = RedisServer::start();
+    let mut caller = ScriptCaller::new(server.client());
+    let is_held = |limit: &SharedLimit| matches!(limit.limit(), Limit::Concurrency(_));
+    for limit in limits(60_000_000).into_iter().filter(|limit| !is_held(limit)) {
+        for (change, used) in [(SettleChange::Book(1), 4), (SettleChange::Return(2), 1)] {
+            let left = (limit.units() - used).cast_signed();
+            caller.client().run("FLUSHALL");
+            assert_eq!(call(&mut caller, &limit, NOON, (Verb::Take, 3, 0))[0], 0, "{limit:?}");
+            let (counted_at, deadline) = (at(NOON), at(NOON + 1_000));
+            let first = SettleOnce { change, counted_at, deadline, number: 7, sender: 1 };
+            let other = SettleOnce { change: SettleChange::Book(2), sender: 2, ..first };
+            let late = SettleOnce { number: 8, ..first };
+            let mut settle = |now, settle| {
+                let [outcome, _, left, _] = caller.settle(now, b"key", &limit, settle);
+                (outcome, left)
+            };
+            assert_eq!(settle(NOON, first), (0, left), "{limit:?}");
+            assert_eq!(settle(NOON, other), (2, left), "{limit:?}: another is refused");
+            assert_eq!(settle(NOON, first), (0, left), "{limit:?}: it is repeated, and counts once");
+            assert_eq!(settle(NOON + 1_001, late).0, 2, "{limit:?}: after the deadline");
+        }
+    }
 }
 
 /// What a decision costs does not grow with the log.

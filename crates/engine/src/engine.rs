@@ -33,7 +33,9 @@ use crate::lease::{Lease, LeaseIssuer};
 use crate::meeting::{Meeting, Stash};
 use crate::pending::{Pending, Settled};
 use crate::request::{Request, RequestError};
-use crate::reservation::{Claim, Dues, ReservationSettings, Reservations, Reserved};
+use crate::reservation::{
+    Claim, Dues, ReservationClient, ReservationSettings, Reservations, Reserved, SettleError,
+};
 use crate::seal::Sealer;
 use crate::switches::{Switched, Switches};
 use crate::verdict::{Answer, DecidedBy, Status, Verdict};
@@ -86,8 +88,8 @@ pub struct Resumed {
     pub lease: Option<Lease>,
     /// What is reserved now, if the request asked for that.
     pub reserved: Option<Reserved>,
-    /// Whether a reservation that was to be settled had been before, by another process: then nothing has changed.
-    pub is_settled_before: bool,
+    /// Why a reservation that was to be settled was not: then nothing has changed.
+    pub settle_error: Option<SettleError>,
     /// What the authority is to be told, such as units that are given back. Nobody waits for it.
     pub tell: Vec<Directed>,
 }
@@ -105,7 +107,7 @@ pub struct Engine {
     leases: LeaseIssuer,
     /// Seals what callers carry away: leases and reservations.
     sealer: Arc<Sealer>,
-    reservations: Reservations,
+    pub(crate) reservations: Reservations,
     /// The choice of keys for which limits with `enforce_percent` are enforced.
     rollout: ArcSwap<Rollout>,
     fleet: Option<Fleet>,
@@ -296,10 +298,8 @@ impl Engine {
     pub fn resume(&self, mut pending: Pending, grants: &[Result<Grant, Failure>], now: Time) -> Resumed {
         let (passes, settled) = pending.settle(self, grants, now);
         let allowed = passes || self.settings.shadow_mode;
-        let Pending { mut answer, snapshot, hold_keys, claim, settles_foreign, .. } = pending;
-        if let Some(settlement) = settles_foreign.filter(|_| !settled.is_refused) {
-            self.reservations.count_foreign(&settlement);
-        }
+        let Pending { mut answer, snapshot, hold_keys, claim, settles, .. } = pending;
+        let settle_error = settles.and_then(|settles| self.end_settlement(*settles, &settled, &answer));
         let charged = mem::take(&mut answer.charged);
         let reserved = claim.filter(|_| allowed).map(|claim| self.reservations.open(claim, charged));
         let decided_by = answer.decided_by(passes);
@@ -314,8 +314,7 @@ impl Engine {
             let pinned = held.pin.and_then(|pin| self.fleet.as_ref()?.pinned_at(pin));
             lease.get_or_insert_with(|| self.leases.start()).add_shared(held, pinned.unwrap_or_default());
         }
-        let Settled { tell, is_refused, .. } = settled;
-        Resumed { verdict, lease: self.sealed(lease), reserved, is_settled_before: is_refused, tell }
+        Resumed { verdict, lease: self.sealed(lease), reserved, settle_error, tell: settled.tell }
     }
 
     /// Nobody waits for the answer any more: gives back what was taken on the way.
@@ -379,8 +378,8 @@ impl Engine {
         let Inquiry { request, purpose, now } = *inquiry;
         let guard = self.snapshot.load();
         let snapshot = request.answerable_by(guard.as_deref())?;
-        if !matches!(purpose, Purpose::Settle(_)) && self.switches.spares_domain(request.domain()) {
-            return Ok(Step::Ready(Found::spared(request).into_verdict(now, guard)));
+        if !matches!(purpose, Purpose::Settle(_)) && self.switches.bypasses_domain(request.domain(), now) {
+            return Ok(Step::Ready(Found::bypassed(request).into_verdict(now, guard)));
         }
         let mut scratch = Borrowed::take();
         let own = request.own_limits(snapshot, self.settings.default_algorithm)?;
@@ -390,11 +389,11 @@ impl Engine {
         if matches!(purpose, Purpose::Hold) && !meeting.has_something_to_hold() && !meeting.is_banned() {
             return Err(RequestError::NothingToHold);
         }
-        if let Purpose::Reserve(claim) = purpose {
+        if let Purpose::Reserve { claim, client } = purpose {
             if meeting.has_something_to_hold() {
                 return Err(RequestError::HeldNotReserved);
             }
-            let (scopes, charges) = meeting.reservation_scopes();
+            let (scopes, charges) = meeting.reservation_scopes(client);
             claim.borrow_mut().take_parts(scopes, charges)?;
         }
         if !meeting.has_shared() {
@@ -479,7 +478,8 @@ impl Engine {
         meeting.note_charged(passes);
         let allowed = passes || self.settings.shadow_mode;
         meeting.observe();
-        Found { allowed, decided_by: DecidedBy::Ledger, answer: meeting.into_answer() }
+        let answer = meeting.into_answer();
+        Found { allowed, decided_by: answer.decided_here(), answer }
     }
 }
 
@@ -492,9 +492,9 @@ struct Found {
 
 impl Found {
     /// Nobody asked the counters.
-    fn spared(request: &Request<'_>) -> Found {
+    fn bypassed(request: &Request<'_>) -> Found {
         let mut answer = Answer::default();
-        answer.statuses.resize(request.subjects(), Status::NoLimit);
+        answer.statuses.resize(request.subjects(), Status::SwitchedOff);
         Found { allowed: true, decided_by: DecidedBy::KillSwitch, answer }
     }
 
@@ -517,7 +517,11 @@ pub(crate) enum Purpose<'a> {
     Pass,
     Hold,
     /// What is taken may come back, or turn out to be too little. The place for the reservation is claimed.
-    Reserve(&'a RefCell<Claim>),
+    Reserve {
+        claim: &'a RefCell<Claim>,
+        /// Whose part of the reservations it takes, if the caller says so.
+        client: Option<ReservationClient>,
+    },
     /// It does so now.
     Settle(Dues<'a>),
 }

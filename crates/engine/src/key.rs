@@ -84,7 +84,7 @@ impl KeyBuffer {
 const ROLLOUT: &str = "tollgate 2026-11 enforce_percent";
 
 /// Chooses the keys for which a limit with `enforce_percent` is enforced. The choice depends on a secret, so that a client cannot
-/// look for names that are counted only.
+/// compute which names are counted only.
 #[derive(Clone, Debug)]
 pub(crate) struct Rollout([u8; blake3::KEY_LEN]);
 

@@ -5,9 +5,9 @@
 
 use std::sync::Arc;
 
-use tollgate_core::{Cost, Decision, Intent, Outcome, Time};
+use tollgate_core::{Cost, Decision, Intent, Outcome, SettleChange, SettleOnce, Span, Time};
 use tollgate_policy::{LeaseTerms, Quota};
-use tollgate_store::authority::{Directed, Failure, Grant, Pin, SharedKey};
+use tollgate_store::authority::{Act, Directed, Failure, Grant, Pin, Question, SharedKey};
 use tollgate_store::hot::Leasing;
 use tollgate_store::lease::{Errand, LeaseStats, Leased, Purses, Spent, Wanted};
 use tollgate_store::{Charge, Key};
@@ -15,6 +15,9 @@ use tollgate_store::{Charge, Key};
 use crate::account::AccountOf;
 use crate::engine::Engine;
 use crate::fleet::{Keeper, SharedCounter};
+
+/// So long does Redis take a booking that is retried: much longer than it is, since clocks differ.
+const FACT_TAKEN_FOR: Span = Span::from_ticks(7_200 * 1_000_000_000);
 
 /// Units of a lease that a request has been lent.
 #[derive(Debug)]
@@ -161,7 +164,7 @@ impl Engine {
             return None;
         }
         if leased.intent == Intent::Peek {
-            let units = purses.units(purse, now).0.min(units.saturating_sub(1));
+            let units = purses.units(purse, now).0;
             return (units > 0).then_some(Part { units, here: None });
         }
         let wanted = Wanted { key: purse, units, is_lent: leased.is_lent, limit };
@@ -170,12 +173,30 @@ impl Engine {
         Some(Part { units: spent.units(), here: leased.is_lent.then_some(here) })
     }
 
-    /// Has units come back that were spent of a lease, or of the authority itself. They have a number and come back once, so that it can be tried until
-    /// it is known.
-    pub(crate) fn return_later(&self, question: Directed, now: Time) {
-        if let Some(purses) = self.purses(Keeper::at(question.1)) {
-            purses.return_spent(question, now);
-        }
+    /// Whether something that has happened, whatever an authority says, will be counted although the authority has not confirmed it: a settlement, a booking, or a
+    /// refund. The authority of the database keeps such facts itself, unless it says [`Failure::NotNow`]. Of Redis, what was certainly not done is kept here and retried; what was sent is done when Redis goes on.
+    pub(crate) fn keep_fact(&self, question: &Directed, failure: Failure, now: Time) -> bool {
+        let (Question { act, limit, .. }, pin) = question;
+        let change = match (*act, Keeper::at(*pin)) {
+            (Act::Settle(_), _) => return self.keep_unconfirmed(question.clone(), now),
+            (Act::Book(_) | Act::GiveBack { .. }, Keeper::Database) => return failure != Failure::NotNow,
+            (Act::Book(_) | Act::GiveBack { .. }, Keeper::Store) if !failure.is_undone() => {
+                return failure != Failure::Refused;
+            }
+            (Act::Book(cost), Keeper::Store) => SettleChange::Book(cost.units()),
+            (Act::GiveBack { units, .. }, Keeper::Store) => SettleChange::Return(units),
+            _ => return false,
+        };
+        let [number, sender] = [(); 2].map(|()| self.reservations.sender());
+        let counted_at = limit.moment(now);
+        let deadline = limit.moment(now.plus(FACT_TAKEN_FOR));
+        let act = Act::Settle(SettleOnce { change, counted_at, deadline, number, sender });
+        self.keep_unconfirmed((Question { act, ..question.0.clone() }, *pin), now)
+    }
+
+    /// Keeps a settlement that the authority has not confirmed, and retries it: it has a number and counts once. False if there is no room.
+    pub(crate) fn keep_unconfirmed(&self, question: Directed, now: Time) -> bool {
+        self.purses(Keeper::at(question.1)).is_some_and(|purses| purses.keep_unconfirmed(question, now))
     }
 
     /// What was lent is spent.

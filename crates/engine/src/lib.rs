@@ -67,17 +67,19 @@ pub use lease::{Lease, NotALease, ReleaseError};
 pub use pending::Pending;
 pub use request::{Descriptor, Known, OwnLimit, Request, RequestError, ReservationScope, Subject};
 pub use reservation::{
-    NotAReservation, Reservation, ReservationSettings, ReservationStats, Reserved, SettleError, Settlement,
+    NotAReservation, Reservation, ReservationClient, ReservationSettings, ReservationStats, Reserved,
+    SettleError, Settlement,
 };
 pub use switches::Switched;
 pub use tollgate_core as core;
 pub use tollgate_policy as policy;
 pub use tollgate_policy::{Problems, Source, TenantSubject, TenantTerms, TooManyTenants, read_terms};
 pub use tollgate_store::authority;
+pub use tollgate_store::clock;
 pub use tollgate_store::hot::{ShardId, SwitchSettings as HotSettings};
-pub use tollgate_store::lease::{Errand, LeaseStats};
+pub use tollgate_store::lease::{Errand, LeaseStats, UnconfirmedStats};
 pub use tollgate_store::{Clock, LedgerSettings, Stats};
-pub use verdict::{DecidedBy, Force, Ruling, Status, Verdict};
+pub use verdict::{DecidedBy, Force, Ruling, Status, Unmatched, Verdict};
 
 /// The example of the README, compiled and run like any other.
 #[cfg(doctest)]

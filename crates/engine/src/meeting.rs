@@ -18,7 +18,7 @@ use crate::key::KeyBuffer;
 use crate::key_acts::Treatment;
 use crate::pending::FailTerms;
 use crate::request::{Descriptor, Known, Request, RequestError, Subject};
-use crate::verdict::{Answer, DecidedBy, Force, Ruling, Status, Usual};
+use crate::verdict::{Answer, DecidedBy, Force, Ruling, Status, Unmatched, Usual};
 
 mod acts;
 mod approach;
@@ -101,7 +101,7 @@ impl<'a> Meeting<'a> {
         let Inquiry { request, purpose, now } = *inquiry;
         let settling = match purpose {
             Purpose::Settle(dues) => Some(Box::new(Settling::new(dues))),
-            Purpose::Pass | Purpose::Hold | Purpose::Reserve(_) => None,
+            Purpose::Pass | Purpose::Hold | Purpose::Reserve { .. } => None,
         };
         Meeting {
             engine,
@@ -115,7 +115,7 @@ impl<'a> Meeting<'a> {
             has_lenient_quota: false,
             treatments: SmallVec::new(),
             is_banned: false,
-            is_reserving: matches!(purpose, Purpose::Reserve(_)),
+            is_reserving: matches!(purpose, Purpose::Reserve { .. }),
             settling,
         }
     }
@@ -155,24 +155,24 @@ impl<'a> Meeting<'a> {
         self.snapshot = Some(snapshot);
         match self.request.subject {
             Subject::Descriptors { domain, descriptors } => {
-                match snapshot.domain(domain).filter(|domain| domain.enabled()) {
-                    Some(domain) => {
-                        let mut supplies = Supplies { replaced: &[], stash, key_buffer };
-                        self.descriptors((snapshot, domain), descriptors, own, &mut supplies);
-                    }
-                    None => self.answer.statuses.resize(descriptors.len(), Status::NoLimit),
+                if let Some(domain) = snapshot.domain(domain).filter(|domain| domain.enabled()) {
+                    let mut supplies = Supplies { replaced: &[], stash, key_buffer };
+                    self.descriptors((snapshot, domain), descriptors, own, &mut supplies);
+                } else {
+                    let status = domain_status(snapshot, domain);
+                    self.answer.statuses.resize(descriptors.len(), status);
                 }
             }
             Subject::Policy { name, key, tier } => {
                 let place_index = snapshot.policy(name).ok_or_else(|| unknown_policy(snapshot, name))?;
                 let place = snapshot.place(place_index);
                 check_tier(place, tier)?;
-                if self.applies(place) {
+                if let Err(status) = self.check_in_force(place) {
+                    self.answer.statuses.push(status);
+                } else {
                     let approach = self.approach_policy(snapshot, place_index, (key, tier), key_buffer);
                     let terms = Terms { cost: self.request.cost, carried: false, refund: false };
                     self.meet(&approach, terms, &mut Supplies { replaced: &[], stash, key_buffer });
-                } else {
-                    self.answer.statuses.push(Status::NoLimit);
                 }
             }
         }
@@ -186,7 +186,7 @@ impl<'a> Meeting<'a> {
         own: &'a [Quota],
         supplies: &mut Supplies<'a, '_>,
     ) {
-        let mut approaches: Usual<Option<Approach<'a>>> = SmallVec::new();
+        let mut approaches: Usual<Result<Approach<'a>, Status>> = SmallVec::new();
         for (at, descriptor) in descriptors.iter().enumerate() {
             approaches.push(self.approach((snapshot, domain), at, descriptor, supplies.key_buffer));
         }
@@ -203,18 +203,24 @@ impl<'a> Meeting<'a> {
             if descriptor.limit.is_some() {
                 let bytes = supplies.key_buffer.of_own_limit(domain.name(), descriptor.entries);
                 self.meet_own(own.next(), bytes, descriptor.entries, terms);
-            } else if let Some(approach) = approach {
-                self.meet(approach, terms, &mut supplies);
-            } else {
-                self.answer.statuses.push(Status::NoLimit);
+                continue;
+            }
+            match approach {
+                Ok(approach) => self.meet(approach, terms, &mut supplies),
+                Err(status) => self.answer.statuses.push(status.clone()),
             }
         }
     }
 
-    /// Whether a rule is in force.
-    fn applies(&self, place: &Place) -> bool {
-        let is_spared = || self.settling.is_none() && self.engine.switches.spares_rule(place.id());
-        place.rule().enabled && !is_spared()
+    /// Whether a rule is in force. If not, the error is what became of the descriptor.
+    fn check_in_force(&self, place: &Place) -> Result<(), Status> {
+        let is_bypassed =
+            || self.settling.is_none() && self.engine.switches.bypasses_rule(place.id(), self.now);
+        match place.rule().enabled {
+            false => Err(Status::NoLimit),
+            true if is_bypassed() => Err(Status::SwitchedOff),
+            true => Ok(()),
+        }
     }
 
     /// Meets the limits of one place.
@@ -419,7 +425,7 @@ impl<'a> Meeting<'a> {
 }
 
 /// The names of all limits that others take the place of.
-fn replaced_names<'a>(approaches: &[Option<Approach<'a>>]) -> Usual<&'a str> {
+fn replaced_names<'a>(approaches: &[Result<Approach<'a>, Status>]) -> Usual<&'a str> {
     let limits = approaches.iter().flatten().flat_map(|approach| approach.place.limits());
     limits.flat_map(PlacedLimit::replaces).map(String::as_str).collect()
 }
@@ -433,6 +439,14 @@ fn intent(peek: bool, limit: &Limit, overshoot: Overshoot, carried: bool) -> Int
         Overshoot::Book => Intent::Book,
         Overshoot::ByCaller if carried => Intent::Book,
         Overshoot::ByCaller | Overshoot::Deny => Intent::Take,
+    }
+}
+
+/// What becomes of descriptors whose domain asks nothing: there is none, or its rules turn it off.
+fn domain_status(snapshot: &Snapshot, domain: &str) -> Status {
+    match snapshot.domain(domain) {
+        Some(_) => Status::NoLimit,
+        None => Status::Unmatched(Unmatched::Domain),
     }
 }
 

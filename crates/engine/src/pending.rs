@@ -17,7 +17,7 @@ use crate::fleet::Keeper;
 use crate::lease::HeldThere;
 use crate::leasing::SpentHere;
 use crate::meeting::Sighted;
-use crate::reservation::{Charged, Claim, Settlement};
+use crate::reservation::{Charged, Claim, Closed, SettleEnd, SettleError, Settlement};
 use crate::verdict::{Answer, DecidedBy, Force, Ruling, Status, Usual};
 
 /// When to try again what nobody could decide: an authority that is away may be back soon.
@@ -48,8 +48,8 @@ pub struct Pending {
     pub(crate) is_reserving: bool,
     /// The room for the reservation that it will become.
     pub(crate) claim: Option<Claim>,
-    /// What becomes of another process's reservation, if that is what it settles.
-    pub(crate) settles_foreign: Option<Settlement>,
+    /// The reservation that it settles, if it settles one, and what becomes of it.
+    pub(crate) settles: Option<Box<(Closed, Settlement)>>,
 }
 
 /// Units of a limit of this process.
@@ -84,6 +84,14 @@ pub(crate) struct Asked {
     pub(crate) purse: Option<u64>,
 }
 
+impl Asked {
+    /// Whether it is a peek that the units in hand suffice for: a request would be spent of them, whatever the
+    /// authority has left. It is asked only how much that is.
+    fn suffices_here(&self) -> bool {
+        self.intent == Intent::Peek && self.part > 0 && self.cost == Cost::ZERO
+    }
+}
+
 /// What a rule says about an authority that is away.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FailTerms {
@@ -99,8 +107,33 @@ pub(crate) struct Settled {
     pub(crate) tell: Vec<Directed>,
     /// What is held now, elsewhere.
     pub(crate) held: SmallVec<[HeldThere; 1]>,
-    /// Whether what was to be settled had been before.
-    pub(crate) is_refused: bool,
+    /// What the authority said to a settlement.
+    pub(crate) settling: Settling,
+}
+
+/// What became of the operations of a settlement, one for each shared limit.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Settling {
+    /// Whether one of them was done.
+    is_done: bool,
+    /// Whether the reservation had been settled before.
+    is_refused: bool,
+    /// Whether one could neither be done nor kept.
+    is_unkept: bool,
+}
+
+impl Settling {
+    /// How the settlement ends, where some of it may be retried.
+    pub(crate) fn end(self, is_pending: bool) -> SettleEnd {
+        match self {
+            Settling { is_refused: true, .. } => SettleEnd::Failed(SettleError::Settled),
+            Settling { is_unkept: true, is_done: false, .. } if !is_pending => {
+                SettleEnd::Failed(SettleError::Unavailable)
+            }
+            _ if is_pending => SettleEnd::Pending,
+            _ => SettleEnd::Confirmed,
+        }
+    }
 }
 
 impl Pending {
@@ -121,9 +154,9 @@ impl Pending {
     pub(crate) fn abandon(self, engine: &Engine, now: Time) {
         give_back_here(engine, &self.taken, now);
         engine.put_back(&self.spent, now);
-        // What a settlement gives back is due, whoever waits for it.
-        for question in self.questions.into_iter().filter(|(question, _)| comes_back_once(question)) {
-            engine.return_later(question, now);
+        // A settlement is due, also without its caller.
+        for question in self.questions.into_iter().filter(|(question, _)| counts_once(question)) {
+            engine.keep_unconfirmed(question, now);
         }
     }
 
@@ -145,10 +178,10 @@ impl Pending {
                     }
                 }
                 Err(failure) => {
-                    if comes_back_once(&self.questions[at].0) {
-                        engine.return_later(self.questions[at].clone(), now);
-                    }
-                    self.fall_back(engine, (asked, at), failure, now);
+                    let is_kept = engine.keep_fact(&self.questions[at], failure, now);
+                    settled.settling.is_unkept |= asked.settles && !is_kept;
+                    self.answer.is_pending |= is_kept;
+                    self.fall_back(engine, (asked, at), (failure, is_kept), now);
                 }
             }
         }
@@ -220,7 +253,7 @@ impl Pending {
         };
         let unnoted: Usual<&SpentHere> = kept_here.iter().filter(|here| !is_noted(here)).collect();
         for SpentHere { name, keeper, spent, .. } in unnoted {
-            self.answer.charged.push(Charged::leased(*name, *keeper, spent.counted_at));
+            self.answer.charged.push(Charged::there(*name, *keeper, spent.counted_at));
         }
     }
 
@@ -247,30 +280,13 @@ impl Pending {
         }
         let is_booked = matches!(question.act, Act::Book(cost) if cost != Cost::ZERO);
         if self.is_reserving && (is_booked || is_taken && is_kept) {
-            self.answer.charged.push(Charged::granted(question.key, Keeper::at(*pin), grant.at));
+            self.answer.charged.push(Charged::there(question.key, Keeper::at(*pin), grant.at));
         }
         if asked.settles {
-            self.settle_there(asked, at, grant, settled);
+            let is_refused = grant.decision.outcome == Outcome::Busy;
+            settled.settling.is_refused |= is_refused;
+            settled.settling.is_done |= !is_refused;
         }
-    }
-
-    /// The authority knows now that a reservation is settled, or knew it before. What is to be booked follows.
-    fn settle_there(&mut self, asked: &Asked, at: usize, grant: &Grant, settled: &mut Settled) {
-        if grant.decision.outcome == Outcome::Busy {
-            settled.is_refused = true;
-            return;
-        }
-        if asked.intent != Intent::Book {
-            return;
-        }
-        let (question, pin) = self.questions[at].clone();
-        settled.tell.push((Question { act: Act::Book(asked.cost), ..question }, pin));
-        let decision = &mut self.answer.rulings[asked.index].decision;
-        if asked.cost.units() > decision.remaining {
-            let retry_after = decision.reset_after.unwrap_or(Span::ZERO);
-            decision.outcome = Outcome::NotNow { retry_after };
-        }
-        decision.remaining = decision.remaining.saturating_sub(asked.cost.units());
     }
 
     /// Writes down what is spent already, where it was denied.
@@ -296,6 +312,9 @@ impl Pending {
     fn accept(&mut self, asked: &Asked, grant: &Grant, tick: Tick) {
         let ruling = &mut self.answer.rulings[asked.index];
         (ruling.decision, ruling.decided_by) = (grant.decision, DecidedBy::Authority);
+        if asked.suffices_here() {
+            (ruling.decision.outcome, ruling.decided_by) = (Outcome::ALLOWED, DecidedBy::Lease);
+        }
         // What is here and was not spent can be had besides.
         let is_spent =
             asked.intent == Intent::Book || asked.intent == Intent::Take && grant.decision.is_allowed();
@@ -306,13 +325,25 @@ impl Pending {
         ruling.decided_at = Some(Time::from_ticks(grant.at.ticks().saturating_mul(tick.length_ns())));
     }
 
-    /// Nobody has answered: the rule says what happens then.
-    fn fall_back(&mut self, engine: &Engine, (asked, at): (&Asked, usize), failure: Failure, now: Time) {
+    /// The authority has not answered: the rule says what happens then. What is kept will be charged, so it is not denied for want of an answer.
+    fn fall_back(
+        &mut self,
+        engine: &Engine,
+        (asked, at): (&Asked, usize),
+        (failure, is_kept): (Failure, bool),
+        now: Time,
+    ) {
         self.answer.failure.get_or_insert(failure);
         let (decision, decided_by) = match asked.terms.mode {
+            _ if asked.suffices_here() => {
+                (Decision { remaining: asked.part, ..unasked(&asked.limit) }, DecidedBy::Lease)
+            }
+            // Its caller is told that nothing was changed.
+            _ if asked.settles && !is_kept => (closed(asked), DecidedBy::FailClosed),
+            FailMode::Local => (self.decide_here(engine, (asked, at), now), DecidedBy::FailLocal),
+            FailMode::Open | FailMode::Closed if is_kept => (unasked(&asked.limit), DecidedBy::Pending),
             FailMode::Open => (unasked(&asked.limit), DecidedBy::FailOpen),
             FailMode::Closed => (closed(asked), DecidedBy::FailClosed),
-            FailMode::Local => (self.decide_here(engine, (asked, at), now), DecidedBy::FailLocal),
         };
         let ruling = &mut self.answer.rulings[asked.index];
         (ruling.decision, ruling.decided_by) = (decision, decided_by);
@@ -362,9 +393,9 @@ impl Pending {
     }
 }
 
-/// Whether it can be told until it is known that it was heard.
-fn comes_back_once(question: &Question) -> bool {
-    matches!(question.act, Act::Return(_))
+/// Whether it can be sent until the authority has confirmed it.
+fn counts_once(question: &Question) -> bool {
+    matches!(question.act, Act::Settle(_))
 }
 
 /// What gives back what a grant has given: all of it, since a request that is denied must not cost anything.
@@ -393,6 +424,11 @@ pub(crate) fn unasked(limit: &Limit) -> Decision {
     let capacity = limit.capacity();
     let reset_after = (!matches!(limit, Limit::Concurrency(_))).then_some(Span::ZERO);
     Decision { outcome: Outcome::ALLOWED, limit: capacity, remaining: capacity, reset_after }
+}
+
+/// The answer of a limit that was not asked, to a cost that it admits never.
+pub(crate) fn never(limit: &Limit) -> Decision {
+    Decision { outcome: Outcome::Never, ..unasked(limit) }
 }
 
 fn closed(asked: &Asked) -> Decision {

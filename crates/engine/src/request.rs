@@ -124,7 +124,7 @@ pub enum RequestError {
         "too many reservations are open on this server: settle some, or try again when some have expired"
     )]
     TooManyReservations,
-    /// One key or one tenant has all that one may have: others still reserve.
+    /// One key, tenant or client has all that one may have: others still reserve.
     #[error(
         "too many reservations of this {0} are open: settle some of them, or try again when some have expired"
     )]
@@ -138,6 +138,8 @@ pub enum ReservationScope {
     Key,
     /// A tenant.
     Tenant,
+    /// A client, where the caller names one.
+    Client,
 }
 
 impl fmt::Display for ReservationScope {
@@ -145,6 +147,7 @@ impl fmt::Display for ReservationScope {
         f.write_str(match self {
             ReservationScope::Key => "key",
             ReservationScope::Tenant => "tenant",
+            ReservationScope::Client => "client",
         })
     }
 }

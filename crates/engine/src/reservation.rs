@@ -23,11 +23,11 @@ use tollgate_store::authority::SharedKey;
 
 use crate::fleet::Keeper;
 
-pub use self::room::ReservationSettings;
 pub(crate) use self::room::{Claim, Estimate, Scope};
+pub use self::room::{ReservationClient, ReservationSettings};
 pub(crate) use self::subject::{put_number, put_subject, take_chunk, take_number, with_request};
 pub use self::table::ReservationStats;
-pub(crate) use self::table::{Closed, Open, Reservations};
+pub(crate) use self::table::{Closed, Open, Reservations, SettleEnd};
 
 /// How a reservation is called: what a caller carries away, and brings back to settle it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,7 +54,8 @@ pub struct Reserved {
     pub expires_at: Time,
 }
 
-/// What became of a reservation that was settled.
+/// What becomes of a reservation that is settled. Where the verdict of the settlement is [pending](crate::Verdict::is_pending), it has not
+/// reached the shared count yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settlement {
     /// The estimate.
@@ -83,6 +84,11 @@ pub enum SettleError {
         "this reservation has expired, or was settled before it did: what is charged for it stays charged"
     )]
     Expired,
+    /// The shared count does not answer, and as many settlements wait for it as may.
+    #[error(
+        "the shared count does not answer, and too many settlements wait for it: nothing was changed; try again"
+    )]
+    Unavailable,
 }
 
 /// Units that were taken for a reservation, and from where.
@@ -118,8 +124,6 @@ pub(crate) struct TakenThere {
     pub(crate) counted_at: Time,
     /// Under which number they come back to a store, once. A database knows the numbers of its own leases only.
     pub(crate) number: u64,
-    /// Whether this process had them in hand already.
-    pub(crate) is_leased: bool,
 }
 
 /// What a settlement does to every limit that was charged.
@@ -140,8 +144,8 @@ pub(crate) struct Dues<'a> {
     pub(crate) change: Change,
     /// How long it was to be open: so long does the authority take units back.
     pub(crate) life: Span,
-    /// Whether another process has made the reservation: then only what both share is settled here.
-    pub(crate) is_foreign: bool,
+    /// Tells this settlement from others of the same reservation.
+    pub(crate) sender: u64,
 }
 
 impl Settlement {

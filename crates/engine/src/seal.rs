@@ -19,8 +19,10 @@ pub(crate) const SEAL_BYTES: usize = 16;
 pub(crate) enum Sealed {
     /// A permit of a concurrency limit.
     Permit,
-    /// A reservation.
+    /// A reservation of counts in the store.
     Reservation,
+    /// A reservation of counts in the store and in the database. Servers that know the other layout only do not take it for theirs.
+    DurableReservation,
 }
 
 impl Sealed {
@@ -29,6 +31,7 @@ impl Sealed {
         match self {
             Sealed::Permit => "tollgate: seals of leases, layout 1",
             Sealed::Reservation => "tollgate: seals of reservations, layout 1",
+            Sealed::DurableReservation => "tollgate: seals of reservations, layout 2",
         }
     }
 }
@@ -43,12 +46,17 @@ pub(crate) struct Sealer {
 struct Keys {
     permit: [u8; 32],
     reservation: [u8; 32],
+    durable_reservation: [u8; 32],
 }
 
 impl Keys {
     fn new(secret: &[u8]) -> Keys {
         let derive = |sealed: Sealed| blake3::derive_key(sealed.context(), secret);
-        Keys { permit: derive(Sealed::Permit), reservation: derive(Sealed::Reservation) }
+        Keys {
+            permit: derive(Sealed::Permit),
+            reservation: derive(Sealed::Reservation),
+            durable_reservation: derive(Sealed::DurableReservation),
+        }
     }
 
     /// The first bytes of the hash, and zeros behind them.
@@ -56,6 +64,7 @@ impl Keys {
         let key = match sealed {
             Sealed::Permit => &self.permit,
             Sealed::Reservation => &self.reservation,
+            Sealed::DurableReservation => &self.durable_reservation,
         };
         let mut hash = *blake3::keyed_hash(key, bytes).as_bytes();
         hash[SEAL_BYTES..].fill(0);

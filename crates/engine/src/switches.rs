@@ -1,20 +1,22 @@
-//! The kill switch: what operators turn off when limiting itself is the trouble.
+//! The kill switch: operators turn limits off when limiting itself causes trouble.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwap;
+use tollgate_core::Time;
 use tollgate_policy::RuleId;
 
-/// What is switched off. Requests that would meet it are admitted at once.
+/// Switches that are off, each until just before a moment; [`Time::MAX`] means until an operator
+/// switches it on. Requests that would meet it are admitted at once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Switched {
     /// Everything.
-    pub all: bool,
+    pub all: Option<Time>,
     /// These domains.
-    pub domains: HashSet<Box<str>>,
+    pub domains: HashMap<Box<str>, Time>,
     /// These rules.
-    pub rules: HashSet<RuleId>,
+    pub rules: HashMap<RuleId, Time>,
 }
 
 /// Reads cost one load as long as nothing is switched off.
@@ -32,19 +34,26 @@ impl Switches {
     pub(crate) fn set(&self, switched: Switched) {
         let any = switched != Switched::default();
         self.switched.store(switched.into());
-        // Release: whoever reads `any` with Acquire also finds what is switched off.
+        // Release: a thread that reads `any` with Acquire also finds the switches.
         self.any.store(any, Ordering::Release);
     }
 
-    pub(crate) fn spares_domain(&self, domain: &str) -> bool {
+    pub(crate) fn bypasses_domain(&self, domain: &str, now: Time) -> bool {
         self.any() && {
             let switched = self.switched.load();
-            switched.all || switched.domains.contains(domain)
+            let is_off = |until: &Time| now < *until;
+            switched.all.as_ref().is_some_and(is_off) || switched.domains.get(domain).is_some_and(is_off)
         }
     }
 
-    pub(crate) fn spares_rule(&self, rule: RuleId) -> bool {
-        self.any() && self.switched.load().rules.contains(&rule)
+    /// Whether everything was switched off, and not switched on since, whenever that ends. For
+    /// callers that do not know the time: an end is noticed when the switch is set the next time.
+    pub(crate) fn has_all(&self) -> bool {
+        self.any() && self.switched.load().all.is_some()
+    }
+
+    pub(crate) fn bypasses_rule(&self, rule: RuleId, now: Time) -> bool {
+        self.any() && self.switched.load().rules.get(&rule).is_some_and(|until| now < *until)
     }
 
     fn any(&self) -> bool {

@@ -22,9 +22,6 @@ const BUSY_WAIT: Span = Span::from_ticks(1_000_000_000);
 /// What clients are told a limit is called that a request brought along.
 const OWN_LIMIT_TITLE: &str = "override";
 
-/// What they are told denies them where an operator has banned their key.
-const BAN_TITLE: &str = "ban";
-
 /// A request's answer.
 #[derive(Debug)]
 pub struct Verdict {
@@ -46,6 +43,8 @@ pub(crate) struct Answer {
     pub(crate) failure: Option<Failure>,
     /// What was taken, where that is to be remembered.
     pub(crate) charged: Vec<Charged>,
+    /// Whether something is kept that an authority has not confirmed.
+    pub(crate) is_pending: bool,
 }
 
 impl Answer {
@@ -53,7 +52,15 @@ impl Answer {
     pub(crate) fn decided_by(&self, passes: bool) -> DecidedBy {
         let counts = |ruling: &&Ruling| if passes { !ruling.is_free() } else { ruling.denies() };
         let deciding = self.rulings.iter().filter(counts).map(|ruling| ruling.decided_by).max();
-        deciding.unwrap_or(DecidedBy::Ledger)
+        deciding.unwrap_or_else(|| self.decided_here())
+    }
+
+    /// The same where this process alone decides.
+    pub(crate) fn decided_here(&self) -> DecidedBy {
+        if self.rulings.is_empty() && self.statuses.contains(&Status::SwitchedOff) {
+            return DecidedBy::KillSwitch;
+        }
+        DecidedBy::Ledger
     }
 }
 
@@ -75,6 +82,8 @@ pub enum DecidedBy {
     FailLocal,
     /// The rule, which lets everything pass while the authority is away.
     FailOpen,
+    /// Nobody yet: the authority was away, and what was spent is kept until it can count it.
+    Pending,
     /// The rule, which lets nothing pass while the authority is away.
     FailClosed,
     /// Nobody asked the counters: an operator has switched them off.
@@ -93,6 +102,7 @@ impl DecidedBy {
             DecidedBy::Authority => "authority",
             DecidedBy::FailLocal => "fail_local",
             DecidedBy::FailOpen => "fail_open",
+            DecidedBy::Pending => "pending",
             DecidedBy::FailClosed => "fail_closed",
             DecidedBy::KillSwitch => "kill_switch",
             DecidedBy::Ban => "ban",
@@ -103,12 +113,30 @@ impl DecidedBy {
 /// What became of one descriptor (or of the policy's key).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Status {
-    /// No rule applies.
+    /// There is no rule for it.
+    Unmatched(Unmatched),
+    /// The rule that applies, or its domain, is turned off in the rules or has no limit for it.
     NoLimit,
+    /// An operator has switched off the rule that applies, or all that could.
+    SwitchedOff,
+    /// An operator has banned it.
+    Banned {
+        /// Until just before this moment.
+        until: Time,
+    },
     /// A rule lets everything through.
     Unlimited,
     /// Limits have answered: those of [`Verdict::rulings`] in this range.
     Limited(Range<usize>),
+}
+
+/// Why there is no rule for a descriptor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unmatched {
+    /// There is no such domain.
+    Domain,
+    /// No rule of the domain matches.
+    Rule,
 }
 
 /// What one limit has said.
@@ -165,6 +193,11 @@ impl Verdict {
         self.answer.failure
     }
 
+    /// Whether an authority has not confirmed what was settled or booked: it is kept here and sent again until the authority has it.
+    pub fn is_pending(&self) -> bool {
+        self.answer.is_pending
+    }
+
     /// When it was decided.
     pub fn now(&self) -> Time {
         self.now
@@ -180,8 +213,8 @@ impl Verdict {
         &self.answer.rulings
     }
 
-    /// The most restrictive ruling. Of those that deny, the one that keeps the request waiting longest, where of the quota rules
-    /// one is enough; else that with the least remaining.
+    /// The most restrictive ruling. Of those that deny, the one that never admits the request, else the one that keeps it waiting
+    /// longest, where of the quota rules one is enough; else that with the least remaining.
     pub fn tightest(&self) -> Option<&Ruling> {
         let denying = |kind| move |ruling: &&Ruling| ruling.denies() && ruling.force == kind;
         let tightness = |ruling: &&Ruling| Reverse(ruling.looseness());
@@ -196,12 +229,37 @@ impl Verdict {
     pub fn tightest_of(&self, status: &Status) -> Option<&Ruling> {
         match status {
             Status::Limited(range) => tightest(&self.answer.rulings[range.clone()]),
-            Status::NoLimit | Status::Unlimited => None,
+            _ => None,
         }
     }
 
-    /// How long a denied request has to wait, where that is known: until the last of the limits that deny it admits it.
+    /// Until when a request is denied because an operator has banned one of its keys.
+    pub fn banned_until(&self) -> Option<Time> {
+        let until = |status: &Status| match status {
+            Status::Banned { until } => Some(*until),
+            _ => None,
+        };
+        let is_denied = !self.allowed && self.decided_by == DecidedBy::Ban;
+        is_denied.then(|| self.statuses().iter().filter_map(until).max()).flatten()
+    }
+
+    /// Why there is no rule for the request: for none of its descriptors.
+    pub fn unmatched(&self) -> Option<Unmatched> {
+        let unmatched = |status: &Status| match status {
+            Status::Unmatched(unmatched) => Some(*unmatched),
+            _ => None,
+        };
+        let mut statuses = self.statuses().iter();
+        let first = unmatched(statuses.next()?)?;
+        statuses.all(|status| unmatched(status).is_some()).then_some(first)
+    }
+
+    /// How long a denied request has to wait, where that is known: until the last of the limits that deny it admits it, or
+    /// until a ban ends.
     pub fn retry_after(&self) -> Option<Span> {
+        if let Some(until) = self.banned_until() {
+            return Some(until.since(self.now));
+        }
         self.tightest().filter(|_| !self.allowed).and_then(|ruling| ruling.decision.retry_after())
     }
 
@@ -229,9 +287,6 @@ impl Verdict {
 
     /// What clients are told the limit is called.
     pub fn title(&self, ruling: &Ruling) -> &str {
-        if ruling.decided_by == DecidedBy::Ban {
-            return BAN_TITLE;
-        }
         self.limit(ruling).map_or(OWN_LIMIT_TITLE, PlacedLimit::title)
     }
 }
@@ -280,15 +335,16 @@ impl Ruling {
         Tick::NANOSECOND.span(length).unwrap_or(Span::MAX)
     }
 
-    /// Orders rulings: what counts before what is only reported, denials before the rest, then who waits longest or has least left.
-    fn looseness(&self) -> (u8, bool, u64) {
+    /// Orders rulings: enforced before reported ones, denials before the rest, `Never` before a wait,
+    /// then who waits longest or has least left.
+    fn looseness(&self) -> (u8, bool, bool, u64) {
         let left = self.told_wait().map_or(self.decision.remaining, |wait| u64::MAX - wait.ticks());
         let rank = match self.force {
             Force::Enforced | Force::Quota => 0,
             Force::Excused | Force::Refund => 1,
             Force::Shadow => 2,
         };
-        (rank, !self.is_over(), left)
+        (rank, !self.is_over(), self.decision.outcome != Outcome::Never, left)
     }
 }
 

@@ -6,7 +6,7 @@ mod common;
 use common::{START, engine, install};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tollgate::core::Span;
+use tollgate::core::{Span, Time};
 use tollgate::policy::Unit;
 use tollgate::{
     Descriptor, Engine, KeyAct, KeyActKind, KeySubject, OwnLimit, Request, RequestError, Switched, Verdict,
@@ -174,7 +174,7 @@ proptest! {
     #[test]
     fn a_batch_knows_what_is_switched_off(all in vec(asked(), 1..20)) {
         check(&all, 20, |engine| {
-            engine.switch(Switched { domains: ["d".into()].into(), ..Switched::default() });
+            engine.switch(Switched { domains: [("d".into(), Time::MAX)].into(), ..Switched::default() });
         });
     }
 }

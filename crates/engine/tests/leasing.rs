@@ -97,13 +97,42 @@ fn with_units_in_hand() -> (Engine, Authority) {
     (engine, authority)
 }
 
-/// How many units of `all` are left, by what is in hand.
+/// How many units are in hand.
 fn look(engine: &Engine) -> u64 {
-    let step = with_request(&["all=1"], |request| engine.begin(&request.peek(), at(SECOND)).unwrap());
-    match step {
-        Step::Ready(verdict) => verdict.rulings()[0].decision.remaining,
-        Step::Pending(_) => panic!("there is enough here"),
-    }
+    engine.lease_stats(Keeper::Store, at(SECOND)).units
+}
+
+/// How many units of `all` are left, as a peek says.
+fn peek(engine: &Engine, authority: &mut Authority) -> u64 {
+    let verdict =
+        with_request(&["all=1"], |request| decide(engine, authority, &request.peek(), at(SECOND)).unwrap());
+    assert!(verdict.allowed() || look(engine) == 0, "what is in hand is spent, whatever is left elsewhere");
+    verdict.rulings()[0].decision.remaining
+}
+
+#[test]
+fn a_peek_counts_what_other_servers_have_booked() {
+    let (first, mut authority) = with_units_in_hand();
+    let second = engine();
+    let in_hand = look(&first);
+    assert!(in_hand > 10, "{in_hand}");
+    let left = peek(&first, &mut authority);
+    assert_eq!(left, peek(&second, &mut authority) + in_hand, "what the first has and what it could ask for");
+    with_request(&["all=1@300"], |request| decide(&second, &mut authority, request, at(SECOND)).unwrap());
+    assert_eq!(peek(&first, &mut authority), left - 300);
+    with_request(&["all=1@5000"], |request| decide(&second, &mut authority, request, at(SECOND)).unwrap());
+    assert_eq!(peek(&first, &mut authority), in_hand, "the shared count is in debt");
+    assert_eq!(look(&first), in_hand, "nothing was taken");
+}
+
+#[test]
+fn a_peek_is_answered_by_what_is_in_hand_while_the_authority_is_away() {
+    let (engine, _) = with_units_in_hand();
+    let in_hand = look(&engine);
+    let verdict = with_request(&["all=1"], |request| engine.decide(&request.peek(), at(SECOND)).unwrap());
+    let ruling = verdict.rulings()[0];
+    assert_eq!((verdict.allowed(), ruling.decided_by), (true, DecidedBy::Lease));
+    assert_eq!(ruling.decision.remaining, in_hand);
 }
 
 #[test]

@@ -69,7 +69,7 @@ fn a_rule_that_comes_back_is_the_same_rule() {
     let id =
         |engine: &Engine| engine.snapshot().unwrap().places().find(|place| place.path() == "a").unwrap().id();
     let before = id(&engine);
-    engine.switch(Switched { rules: [before].into(), ..Switched::default() });
+    engine.switch(Switched { rules: [(before, Time::MAX)].into(), ..Switched::default() });
     check_on(&engine, &[(&["a=1@9"], "pass -")]);
     install(&engine, "domain: d\n", START);
     install(&engine, TWO, START);

@@ -59,8 +59,12 @@ fn specs() -> Vec<(&'static str, Spec)> {
 const OPEN_MAX: usize = 4;
 
 fn engine() -> Engine {
-    let reservations =
-        ReservationSettings { open_max: OPEN_MAX, key_parts: 1, ..ReservationSettings::default() };
+    let reservations = ReservationSettings {
+        open_max: OPEN_MAX,
+        key_parts: 1,
+        tenant_parts: 1,
+        ..ReservationSettings::default()
+    };
     let ledger = LedgerSettings::with_cap(8 << 20);
     let engine = Engine::new(EngineSettings { ledger, reservations, ..EngineSettings::default() }).unwrap();
     install(&engine, &rules(), START);
@@ -99,13 +103,26 @@ enum Step {
     Tend,
 }
 
+/// The largest cost of a check.
+const TAKE_MAX: u64 = 19;
+
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         4 => (0..30_u64, 1..200_u64).prop_map(|(cost, life_s)| Step::Reserve { cost, life_s }),
         4 => (any::<Index>(), 0..60_u64).prop_map(|(which, cost)| Step::Settle { which, cost }),
-        1 => (0..20_u64).prop_map(|cost| Step::Take { cost }),
+        1 => (0..=TAKE_MAX).prop_map(|cost| Step::Take { cost }),
         3 => prop_oneof![0..2_000_u64, 0..90_000_u64].prop_map(|ms| Step::Wait { ms }),
         1 => Just(Step::Tend),
+    ]
+}
+
+/// Steps of a client that saves up reservations, settles them for little and spends the refunds.
+fn saving_step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        3 => (10..30_u64, 100..200_u64).prop_map(|(cost, life_s)| Step::Reserve { cost, life_s }),
+        3 => (any::<Index>(), 0..3_u64).prop_map(|(which, cost)| Step::Settle { which, cost }),
+        6 => (0..=TAKE_MAX).prop_map(|cost| Step::Take { cost }),
+        2 => (0..60_000_u64).prop_map(|ms| Step::Wait { ms }),
     ]
 }
 
@@ -124,9 +141,16 @@ struct Play<'a> {
     now: Time,
     made: Vec<Made>,
     expired_seen: u64,
+    /// Units that checks have taken.
+    taken: u64,
 }
 
-impl Play<'_> {
+impl<'a> Play<'a> {
+    fn new(engine: &'a Engine, policy: &'a str, spec: &Spec) -> Play<'a> {
+        let (oracle, now) = (spec.oracle(), START);
+        Play { engine, policy, oracle, now, made: Vec::new(), expired_seen: 0, taken: 0 }
+    }
+
     fn request(&self, cost: u64) -> Request<'_> {
         Request::policy(self.policy, b"key").cost(cost)
     }
@@ -136,12 +160,19 @@ impl Play<'_> {
         self.engine.reservation_stats().open
     }
 
+    /// The units of reservations that can still be settled.
+    fn reserved_units(&self) -> u64 {
+        let open = self.made.iter().filter(|made| !made.is_settled && made.reserved.expires_at > self.now);
+        open.map(|made| made.cost).sum()
+    }
+
     fn play(&mut self, step: &Step) {
         let now = self.now;
         match *step {
             Step::Wait { ms } => self.now = now.plus(Span::from_ticks(ms * 1_000_000)),
             Step::Take { cost } => {
                 let passes = self.engine.decide(&self.request(cost), now).unwrap().allowed();
+                self.taken += if passes { cost } else { 0 };
                 assert_eq!(passes, self.oracle.decide(Ask::take(Cost::new(cost), now)).is_allowed());
             }
             Step::Reserve { cost, life_s } => {
@@ -201,6 +232,18 @@ impl Play<'_> {
     }
 }
 
+/// The most that an algorithm without windows admits in an interval (60 units a minute).
+fn units_max(spec: &Spec) -> Option<fn(Span) -> u64> {
+    match spec {
+        Spec::TokenBucket { .. } => Some(|length| 50 + length.ticks() / SECOND),
+        Spec::LeakyBucket { .. } => Some(|length| 40 + length.ticks() / SECOND),
+        // The last request of a queue waits for 30 s at most, whatever its cost.
+        Spec::LeakyQueue { .. } => Some(|length| 30 + TAKE_MAX + length.ticks() / SECOND),
+        Spec::SlidingLog { .. } => Some(|length| 60 * (1 + length.ticks() / MINUTE)),
+        _ => None,
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
@@ -208,11 +251,30 @@ proptest! {
     fn every_algorithm_stands_as_its_oracle(steps in vec(step(), 1..60)) {
         for (policy, spec) in specs() {
             let engine = engine();
-            let (oracle, now) = (spec.oracle(), START);
-            let mut play = Play { engine: &engine, policy, oracle, now, made: Vec::new(), expired_seen: 0 };
+            let mut play = Play::new(&engine, policy, &spec);
             for step in &steps {
                 play.play(step);
                 play.check(step);
+            }
+        }
+    }
+
+    /// A refund frees units at once even if they have come back by themselves. So checks may take
+    /// what was reserved and open when an interval began, on top of the bound of the algorithm.
+    #[test]
+    fn checks_take_no_more_than_the_bound_and_the_open_reservations(steps in vec(saving_step(), 1..60)) {
+        for (policy, spec) in specs() {
+            let Some(bound) = units_max(&spec) else { continue };
+            let engine = engine();
+            let mut play = Play::new(&engine, policy, &spec);
+            let mut starts = Vec::new();
+            for step in &steps {
+                starts.push((play.now, play.taken, play.reserved_units()));
+                play.play(step);
+                for &(start, before, open) in &starts {
+                    let (taken, most) = (play.taken - before, bound(play.now.since(start)) + open);
+                    assert!(taken <= most, "{policy}: {taken} of {most}");
+                }
             }
         }
     }

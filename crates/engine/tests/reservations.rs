@@ -172,7 +172,8 @@ fn what_cannot_be_settled_cannot_be_reserved() {
 
 #[test]
 fn at_the_bound_nothing_is_taken() {
-    let reservations = ReservationSettings { open_max: 2, key_parts: 1, ..ReservationSettings::default() };
+    let reservations =
+        ReservationSettings { open_max: 2, key_parts: 1, tenant_parts: 1, ..ReservationSettings::default() };
     let engine = engine_with(DAY, EngineSettings { reservations, ..EngineSettings::default() });
     let first = reserve(&engine, 100, START);
     reserve(&engine, 100, START);
@@ -222,7 +223,7 @@ fn what_was_taken_is_settled_whatever_operators_switch_off() {
             engine.reserve(&request.cost(20), LIFE, START).unwrap().1.unwrap()
         })
     });
-    engine.switch(Switched { all: true, ..Switched::default() });
+    engine.switch(Switched { all: Some(Time::MAX), ..Switched::default() });
     engine.settle_reservation(&one.reservation, 0, START).unwrap();
     engine.switch(Switched::default());
     assert_eq!(lefts(&engine, &["plain=1"]), [80]);
@@ -379,32 +380,27 @@ const LEASED: &str =
     "policies: {tokens: {requests: 100000, period: 1d, algorithm: fixed_window, consistency: leased}}";
 
 #[test]
-fn leased_units_are_settled_without_waiting() {
+fn leased_units_are_settled_where_they_are_counted() {
     let (engine, mut authority) = (sharing(LEASED), Authority::default());
-    let (mut real, mut now) = (0, START);
-    let (mut at_once, mut numbers) = (0, Vec::new());
+    let (mut real, mut now, mut numbers) = (0, START, Vec::new());
     for turn in 0..500_u64 {
         now = later(Duration::from_millis(turn));
         let reserved = reserve_there(&engine, &mut authority, &tokens(10), now);
         let cost = [0, 3, 10, 14][usize::try_from(turn % 4).unwrap()];
         let (step, _) = engine.begin_settle(&reserved.reservation, cost, now).unwrap();
-        at_once += u64::from(matches!(step, Step::Ready(_)));
+        let Step::Pending(pending) = &step else { panic!("it is not asked") };
+        numbers.extend(pending.questions().iter().filter_map(number));
         carry(&engine, &mut authority, step, now);
         real += cost;
-        for errand in engine.take_errands(Keeper::Store, 100) {
-            numbers.extend(number(&errand.question));
-            let grants = authority.ask(std::slice::from_ref(&errand.question), now);
-            engine.settle(errand, grants[0], now);
-        }
+        run_errands(&engine, &mut authority, now);
     }
-    assert!(at_once > 400, "{at_once}");
     while !engine.close_leases(Keeper::Store, now) {}
     run_errands(&engine, &mut authority, now);
     assert_eq!(left_there(&engine, &mut authority, now), 100_000 - real);
     let count = numbers.len();
     numbers.sort_unstable();
     numbers.dedup();
-    assert_eq!(numbers.len(), count, "each comes back under a number of its own");
+    assert_eq!((numbers.len(), count), (500, 500), "each is settled under a number of its own");
 }
 
 #[test]
@@ -436,7 +432,7 @@ fn carry_request(engine: &Engine, authority: &mut Authority, request: &Request<'
 
 fn number((question, _): &Directed) -> Option<u64> {
     match question.act {
-        Act::Return(rest) => Some(rest.number),
+        Act::Settle(settle) => Some(settle.number),
         _ => None,
     }
 }
@@ -452,10 +448,103 @@ fn settle_anywhere(engine: &Engine, authority: &mut Authority, reserved: &Reserv
     };
     let Step::Pending(pending) = step else { return false };
     let grants = authority.ask(pending.questions(), START);
-    let Resumed { is_settled_before, tell, .. } = engine.resume(pending, &grants, START);
+    let Resumed { settle_error, tell, .. } = engine.resume(pending, &grants, START);
     authority.ask(&tell, START);
-    is_settled_before
+    settle_error == Some(SettleError::Settled)
 }
+
+/// Settles while the authority does not answer. Says whether that is pending.
+fn settle_unheard(engine: &Engine, reserved: &Reserved, cost: u64) -> Result<bool, SettleError> {
+    let (step, _) = engine.begin_settle(&reserved.reservation, cost, START)?;
+    let Step::Pending(pending) = step else { panic!("it is not asked") };
+    let Resumed { verdict, settle_error, tell, .. } =
+        engine.resume(pending, &[Err(Failure::TimedOut)], START);
+    assert!(tell.is_empty() && (verdict.allowed() || settle_error.is_some()));
+    settle_error.map_or(Ok(verdict.is_pending()), Err)
+}
+
+const CLOSED: &str =
+    "policies: {tokens: {requests: 1000, period: 1d, algorithm: fixed_window, fail_mode: closed}}";
+
+#[test]
+fn a_settlement_that_the_authority_did_not_confirm_is_pending_and_retried() {
+    for (cost, expected) in [(40, 960), (100, 900), (250, 750)] {
+        let (engine, mut authority) = (sharing(CLOSED), Authority::default());
+        let reserved = reserve_there(&engine, &mut authority, &tokens(100), START);
+        assert_eq!(settle_unheard(&engine, &reserved, cost), Ok(true));
+        assert_eq!(left_there(&engine, &mut authority, START), 900, "nothing has reached it");
+        assert_eq!(engine.lease_stats(Keeper::Store, START).unconfirmed.waiting, 1);
+        // The first retry arrives, and its answer is lost.
+        let errand = engine.take_errands(Keeper::Store, 100).pop().unwrap();
+        authority.ask(std::slice::from_ref(&errand.question), START);
+        engine.settle(errand, Err(Failure::TimedOut), START);
+        let soon = later(Duration::from_secs(1));
+        engine.tend(soon);
+        run_errands(&engine, &mut authority, soon);
+        assert_eq!(left_there(&engine, &mut authority, soon), expected, "{cost}: it counts once");
+        let settlements = engine.lease_stats(Keeper::Store, soon).unconfirmed;
+        assert_eq!((settlements.waiting, settlements.kept, settlements.lost), (0, 1, 0));
+    }
+}
+
+#[test]
+fn of_settlements_that_several_processes_retry_one_is_charged() {
+    let (maker, other, mut authority) = (sharing(CLOSED), sharing(CLOSED), Authority::default());
+    let reserved = reserve_there(&maker, &mut authority, &tokens(100), START);
+    for engine in [&maker, &other] {
+        assert_eq!(settle_unheard(engine, &reserved, 250), Ok(true));
+        assert_eq!(settle_unheard(engine, &reserved, 250), Err(SettleError::Settled), "not twice at one");
+    }
+    for engine in [&other, &maker] {
+        run_errands(engine, &mut authority, START);
+    }
+    assert_eq!(left_there(&maker, &mut authority, START), 750);
+    let refused = [&other, &maker].map(|engine| engine.lease_stats(Keeper::Store, START).unconfirmed.refused);
+    assert_eq!(refused, [0, 1]);
+}
+
+#[test]
+fn a_settlement_that_is_retried_in_vain_for_ten_minutes_is_counted_as_lost() {
+    let (engine, mut authority) = (sharing(CLOSED), Authority::default());
+    for cost in [40, 250] {
+        let reserved = reserve_there(&engine, &mut authority, &tokens(100), START);
+        assert_eq!(settle_unheard(&engine, &reserved, cost), Ok(true));
+    }
+    for minute in 0..11 {
+        let now = later(Duration::from_mins(minute));
+        engine.tend(now);
+        for errand in engine.take_errands(Keeper::Store, 100) {
+            engine.settle(errand, Err(Failure::Unreachable), now);
+        }
+    }
+    let settlements = engine.lease_stats(Keeper::Store, START).unconfirmed;
+    assert_eq!((settlements.waiting, settlements.lost), (0, 2));
+    assert_eq!((settlements.lost_booked_units, settlements.lost_returned_units), (150, 60));
+}
+
+#[test]
+fn a_settlement_that_cannot_be_kept_changes_nothing_and_can_be_repeated() {
+    let (engine, mut authority) = (sharing(CLOSED), Authority::default());
+    let reserve = |authority: &mut Authority| reserve_there(&engine, authority, &tokens(1), START);
+    let mut reserved = Vec::new();
+    for _ in 0..SETTLEMENTS_MAX {
+        authority = Authority::default();
+        reserved.push(reserve(&mut authority));
+    }
+    for reserved in &reserved {
+        assert_eq!(settle_unheard(&engine, reserved, 2), Ok(true));
+    }
+    let last = reserve(&mut authority);
+    for _ in 0..2 {
+        assert_eq!(settle_unheard(&engine, &last, 2), Err(SettleError::Unavailable));
+    }
+    assert_eq!(engine.reservation_stats().open, 1);
+    settle_there(&engine, &mut authority, &last, 2, START);
+    assert_eq!(engine.reservation_stats().open, 0);
+}
+
+/// So many settlements are kept: see `PursesSettings`.
+const SETTLEMENTS_MAX: usize = 1 << 14;
 
 #[test]
 fn any_process_of_the_fleet_settles_what_is_shared_and_only_one_does() {
@@ -502,7 +591,6 @@ fn what_is_counted_by_one_process_alone_is_settled_there_alone() {
     let error = other.settle_reservation(&reserved.reservation, 0, START).unwrap_err();
     assert_eq!(error, SettleError::Unknown);
     assert_eq!(settle(&maker, &reserved, 40, START), (960, 60, 0));
-    // Another fleet is nobody's business.
     let (engine, mut authority) = (sharing(DAY), Authority::default());
     let reserved = reserve_there(&engine, &mut authority, &tokens(100), START);
     let stranger = Engine::new(EngineSettings::default()).unwrap().sharing(b"another");

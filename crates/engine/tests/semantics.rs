@@ -5,12 +5,12 @@ mod common;
 
 use std::time::Duration;
 
-use common::{START, TWO, ask, check, check_on, engine, engine_with, install, later, summary};
-use tollgate::core::{Outcome, Rate, Span, TokenBucket};
+use common::{START, TWO, ask, check, check_on, engine, engine_with, install, later, summary, with_request};
+use tollgate::core::{Outcome, Rate, Span, Time, TokenBucket};
 use tollgate::policy::Unit;
 use tollgate::{
     DecidedBy, Descriptor, Engine, EngineSettings, LedgerSettings, OwnLimit, Request, RequestError, Subject,
-    Switched,
+    Switched, Unmatched,
 };
 
 #[test]
@@ -294,10 +294,22 @@ fn what_is_switched_off_passes_at_once() {
     check_on(&engine, &[(&["a=1"], "pass 1"), (&["a=1"], "pass 0"), (&["a=1"], "deny 0!")]);
     let rule = engine.snapshot().unwrap().places().next().unwrap().id();
     for (switched, expected, by) in [
-        (Switched { all: true, ..Switched::default() }, "pass -", DecidedBy::KillSwitch),
-        (Switched { domains: ["d".into()].into(), ..Switched::default() }, "pass -", DecidedBy::KillSwitch),
-        (Switched { domains: ["e".into()].into(), ..Switched::default() }, "deny 0!", DecidedBy::Ledger),
-        (Switched { rules: [rule].into(), ..Switched::default() }, "pass -", DecidedBy::Ledger),
+        (Switched { all: Some(Time::MAX), ..Switched::default() }, "pass -", DecidedBy::KillSwitch),
+        (
+            Switched { domains: [("d".into(), Time::MAX)].into(), ..Switched::default() },
+            "pass -",
+            DecidedBy::KillSwitch,
+        ),
+        (
+            Switched { domains: [("e".into(), Time::MAX)].into(), ..Switched::default() },
+            "deny 0!",
+            DecidedBy::Ledger,
+        ),
+        (
+            Switched { rules: [(rule, Time::MAX)].into(), ..Switched::default() },
+            "pass -",
+            DecidedBy::KillSwitch,
+        ),
         (Switched::default(), "deny 0!", DecidedBy::Ledger),
     ] {
         engine.switch(switched.clone());
@@ -307,6 +319,67 @@ fn what_is_switched_off_passes_at_once() {
     }
     install(&engine, &TWO.replace("domain: d", "domain: d\nenabled: false"), START);
     check_on(&engine, &[(&["a=1"], "pass -")]);
+}
+
+#[test]
+fn a_cost_that_one_limit_never_admits_is_never_whatever_another_says() {
+    let rules = "
+domain: d
+descriptors:
+- key: a
+  rate_limits:
+  - {name: short, requests: 10, period: 1s, algorithm: fixed_window}
+  - {name: long, requests: 100, period: 1h, algorithm: fixed_window}
+";
+    let engine = engine(rules);
+    for second in 0..10 {
+        assert!(ask(&engine, later(Duration::from_secs(second)), &["a=1"; 1]).allowed());
+        let nine = |request: &Request<'_>| {
+            engine.decide(&request.cost(9), later(Duration::from_secs(second))).unwrap()
+        };
+        assert!(with_request(&["a=1"], nine).allowed());
+    }
+    let now = later(Duration::from_secs(10));
+    let denied = with_request(&["a=1"], |request| engine.decide(&request.cost(50), now).unwrap());
+    let told = denied.tightest().unwrap();
+    assert_eq!((denied.title(told), told.decision.outcome), ("short", Outcome::Never));
+    assert_eq!(denied.retry_after(), None, "the long one alone would say when it is unused again");
+    assert!(
+        ask(&engine, now, &["a=1"]).retry_after().is_some_and(|wait| wait > Span::from_ticks(60_000_000_000))
+    );
+}
+
+#[test]
+fn a_switch_ends_at_its_tick_by_itself() {
+    let engine = engine(TWO);
+    let (rule, end) =
+        (engine.snapshot().unwrap().places().next().unwrap().id(), later(Duration::from_mins(1)));
+    for switched in [
+        Switched { all: Some(end), ..Switched::default() },
+        Switched { domains: [("d".into(), end)].into(), ..Switched::default() },
+        Switched { rules: [(rule, end)].into(), ..Switched::default() },
+    ] {
+        engine.switch(switched.clone());
+        let last = Time::from_ticks(end.ticks() - 1);
+        let decided_by = |now| ask(&engine, now, &["a=1@0"]).decided_by();
+        assert_eq!(decided_by(last), DecidedBy::KillSwitch, "{switched:?}");
+        assert_eq!(decided_by(end), DecidedBy::Ledger, "{switched:?}");
+    }
+}
+
+#[test]
+fn a_verdict_says_why_no_rule_was_met() {
+    let engine = engine(TWO);
+    let unmatched = |domain: &str, entries: &[(&str, &str)]| {
+        let descriptors = [Descriptor::new(entries)];
+        engine.decide(&Request::new(domain, &descriptors), START).unwrap().unmatched()
+    };
+    assert_eq!(unmatched("nowhere", &[("a", "1")]), Some(Unmatched::Domain));
+    assert_eq!(unmatched("d", &[("c", "1")]), Some(Unmatched::Rule));
+    assert_eq!(unmatched("d", &[("a", "1")]), None);
+    assert_eq!(ask(&engine, START, &["a=1", "c=1"]).unmatched(), None, "one of them met a rule");
+    engine.switch(Switched { all: Some(Time::MAX), ..Switched::default() });
+    assert_eq!(unmatched("d", &[("c", "1")]), None, "nothing was looked up");
 }
 
 #[test]
@@ -321,7 +394,7 @@ fn callers_with_their_own_numbers_are_let_through_too() {
         2
     );
     let engine = engine(TWO);
-    engine.switch(Switched { all: true, ..Switched::default() });
+    engine.switch(Switched { all: Some(Time::MAX), ..Switched::default() });
     assert_eq!(admitted(&engine), 2);
     engine.switch(Switched::default());
     assert_eq!(admitted(&engine), 1, "nothing was taken meanwhile");

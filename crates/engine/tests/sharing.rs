@@ -422,3 +422,28 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_cost_that_a_shared_limit_never_admits_is_never_without_asking() {
+    let rules = "
+domain: d
+descriptors:
+- {key: own, rate_limit: {unit: hour, requests_per_unit: 100, algorithm: fixed_window, consistency: local}}
+- {key: all, rate_limit: {name: all, unit: hour, requests_per_unit: 5, algorithm: fixed_window, consistency: exact}}
+";
+    let (engine, mut authority) = (sharing(rules, b"secret"), Authority::default());
+    let mut ask = |descriptors: &[&str], cost: u64| {
+        with_request(descriptors, |request| {
+            decide(&engine, &mut authority, &request.cost(cost), START).unwrap()
+        })
+    };
+    assert!(ask(&["own=1"], 95).allowed());
+    let denied = ask(&["own=1", "all=1"], 10);
+    let told = denied.tightest().unwrap();
+    assert_eq!((denied.title(told), told.decision.outcome), ("all", Outcome::Never));
+    assert_eq!(denied.retry_after(), None);
+    let denied = ask(&["own=1", "all=1"], 6);
+    assert_eq!(denied.tightest().unwrap().decision.outcome, Outcome::Never);
+    assert!(ask(&["own=1", "all=1"], 5).allowed());
+    assert_eq!(authority.asked, 1, "only for what could pass");
+}

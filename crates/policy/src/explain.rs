@@ -24,6 +24,11 @@ impl Explanation {
         self.meets_a_limit
     }
 
+    /// It, line by line.
+    pub fn lines(&self) -> &[String] {
+        &self.lines
+    }
+
     fn say(&mut self, indent: usize, line: impl fmt::Display) {
         self.lines.push(format!("{:indent$}{line}", "", indent = indent * 2));
     }
@@ -62,6 +67,32 @@ impl Snapshot {
             );
             tell_depth(&mut told, &child.below);
         }
+        told
+    }
+}
+
+impl Snapshot {
+    /// Explains what a named policy asks of every key.
+    pub fn explain_policy(&self, name: &str) -> Explanation {
+        let mut told = Explanation { lines: Vec::new(), meets_a_limit: false };
+        let Some(index) = self.policy(name) else {
+            told.say(0, format_args!("policy \"{name}\" is unknown: requests that name it are refused"));
+            told.say(
+                0,
+                format_args!("known policies: {}", list(self.policy_names().iter().map(|name| &**name))),
+            );
+            return told;
+        };
+        let place = self.place(index);
+        told.say(0, format_args!("policy \"{name}\""));
+        if !place.rule().enabled {
+            told.say(1, "is switched off (`enabled: false`): the request passes, uncounted");
+            return told;
+        }
+        told.meets_a_limit = !place.limits().is_empty();
+        tell_limits(&mut told, place, None);
+        told.say(1, "a counter of its own for each key");
+        tell_modes(&mut told, place);
         told
     }
 }
@@ -151,15 +182,24 @@ fn tell_place(told: &mut Explanation, place: &Place, domain: &Domain, entries: &
     if let Some(tier) = tier {
         told.say(1, format_args!("tier \"{tier}\""));
     }
-    for limit in place.limits() {
-        told.say(1, format_args!("limit \"{}\": {}", limit.title(), describe(limit.allowance(tier))));
-        tell_manners(told, limit);
-    }
+    tell_limits(told, place, tier);
     let counted: Vec<_> = place.counted(entries).collect();
     match counted.as_slice() {
         [] => told.say(1, "one counter for all that match"),
         values => told.say(1, format_args!("a counter of its own for each of: {}", values.join(", "))),
     }
+    tell_modes(told, place);
+}
+
+fn tell_limits(told: &mut Explanation, place: &Place, tier: Option<&str>) {
+    for limit in place.limits() {
+        told.say(1, format_args!("limit \"{}\": {}", limit.title(), describe(limit.allowance(tier))));
+        tell_manners(told, limit);
+    }
+}
+
+fn tell_modes(told: &mut Explanation, place: &Place) {
+    let rule = place.rule();
     if rule.shadow_mode {
         told.say(1, "shadow mode: counted and reported, never denied");
     }

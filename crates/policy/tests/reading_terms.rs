@@ -111,6 +111,7 @@ fn mistakes() {
     check("[]", "a quota must be a mapping, not a list");
     check(r#"{"teir": "gold"}"#, "unknown key `teir`");
     check(r#"{"tier": ""}"#, "the `tier` is empty");
+    check(r#"{"tier": "go\u0000ld"}"#, "the `tier` has a control character in it");
     check(r#"{"effective_at": "tomorrow"}"#, "`effective_at` must be a moment, not `tomorrow`");
     check(r#"{"effective_at": "2026-02-01"}"#, "`effective_at` must be a moment, not `2026-02-01`");
     let json = r#"{"effective_at": "2026-02-01T00:00:00Z", "expires_at": "2026-02-01T00:00:00Z"}"#;

@@ -92,7 +92,7 @@ impl Authority {
         patience: Duration,
     ) -> Vec<Answer> {
         let fleet = &*self.inner.fleet;
-        let now = fleet.clock.now();
+        let now = fleet.clock.steady();
         let asked = questions.into_iter().map(|(question, pin)| self.send(question, pin, now)).collect();
         let mut waiting = Waiting { fleet, asked };
         let _ = timeout(patience, poll_fn(|cx| waiting.poll(cx))).await; // What is there by then counts.
@@ -101,7 +101,7 @@ impl Authority {
 
     /// Does what nobody has to wait for: gives units back, ends holds.
     pub fn send_back(&self, questions: impl IntoIterator<Item = (Question, Option<Place>)>) {
-        let now = self.inner.fleet.clock.now();
+        let now = self.inner.fleet.clock.steady();
         for (question, pin) in questions {
             if question.limit.script().is_some()
                 && let Some(shard) = self.inner.topology.shard_of(question.key, pin)
@@ -154,7 +154,7 @@ impl Waiting<'_> {
             match Pin::new(&mut awaited.answer).poll(cx) {
                 // Who forgets an ask has lost its connection.
                 Poll::Ready(answer) => {
-                    asked.progress = Progress::Answered(answer.unwrap_or(Err(Failure::Unreachable)));
+                    asked.progress = Progress::Answered(answer.unwrap_or(Err(Failure::Lost)));
                 }
                 Poll::Pending => is_ready = false,
             }
@@ -186,7 +186,7 @@ impl Asked {
     fn give_up(self, fleet: &Fleet) -> Answer {
         Err(match (self.shard, self.progress) {
             (Some(shard), Progress::Awaited(awaited)) => {
-                shard.gave_up(self.question.key, &awaited, fleet.clock.now())
+                shard.gave_up(self.question.key, &awaited, fleet.clock.steady())
             }
             _ => Failure::TimedOut,
         })
@@ -202,7 +202,7 @@ impl Drop for Waiting<'_> {
             match (answer, asked.progress) {
                 (Some(Ok(grant)), _) => {
                     if let Some(act) = asked.question.undo(&grant) {
-                        let now = self.fleet.clock.now();
+                        let now = self.fleet.clock.steady();
                         shard.tell(Debt { question: Question { act, ..asked.question }, since: now }, now);
                     }
                 }
@@ -223,7 +223,7 @@ fn without_asking(limit: &SharedLimit, act: Act, now: Time) -> Grant {
         Act::Take(cost) => decide(ask(cost, Intent::Take)),
         Act::Lease { .. } => decide(ask(Cost::ONE, Intent::Take)), // Nothing of this kind is leased.
         Act::Book(cost) => decide(ask(cost, Intent::Book)),
-        Act::GiveBack { .. } | Act::Return(_) | Act::Reset => {
+        Act::GiveBack { .. } | Act::Return(_) | Act::Settle(_) | Act::Reset => {
             Decision { outcome: Outcome::ALLOWED, ..decide(ask(Cost::ZERO, Intent::Peek)) }
         }
         Act::Release(_) => Decision { outcome: Outcome::Busy, ..decide(ask(Cost::ZERO, Intent::Peek)) },

@@ -221,7 +221,7 @@ impl Fleet {
 
     /// What every shard has done, all threads together.
     pub fn stats(&self) -> Vec<ShardStats> {
-        let (now, mut stats) = (self.clock.now(), Vec::<ShardStats>::new());
+        let (now, mut stats) = (self.clock.steady(), Vec::<ShardStats>::new());
         let retired = self.retired();
         let threads: Vec<_> = lock(&self.threads).iter().filter_map(Weak::upgrade).collect();
         for shard in threads.iter().flat_map(|thread| thread.shards()) {
@@ -308,7 +308,7 @@ impl Fleet {
                 };
                 lock(self.stripe(key)).note(key, &denial);
             }
-            Act::GiveBack { .. } | Act::Return(_) | Act::Release(_) | Act::Reset => {
+            Act::GiveBack { .. } | Act::Return(_) | Act::Settle(_) | Act::Release(_) | Act::Reset => {
                 lock(self.stripe(key)).forget(key);
             }
             _ => {}
@@ -331,7 +331,7 @@ impl Fleet {
     }
 
     fn murmur_of(&self, shard: &str, kind: &str, message: &str) {
-        let (now, kind) = (self.clock.now(), format!("{shard} {kind}"));
+        let (now, kind) = (self.clock.steady(), format!("{shard} {kind}"));
         let mut murmurs = lock(&self.murmurs);
         if murmurs.len() >= MURMURS_MAX && !murmurs.contains_key(&kind) {
             murmurs.retain(|_, murmur| now.since(murmur.told_at) < MURMUR_INTERVAL);

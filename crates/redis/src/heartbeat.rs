@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::time::{MissedTickBehavior, interval, timeout};
-use tollgate_core::Span;
+use tollgate_core::{Span, Time};
 use tollgate_store::lease::{Census, Counted, PRESENT_FOR};
 
 use crate::fleet::Fleet;
@@ -25,7 +25,7 @@ redis.call('ZADD', KEYS[1], now_ms, ARGV[1])
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
 local since_ms = redis.call('MGET', KEYS[2])[1] or now_ms
 redis.call('SET', KEYS[2], string.format('%d', since_ms), 'PX', ARGV[2])
-return { redis.call('ZCARD', KEYS[1]), now_ms - since_ms }
+return { redis.call('ZCARD', KEYS[1]), now_ms - since_ms, now_ms }
 ";
 
 /// A node that has just begun.
@@ -62,27 +62,31 @@ pub(crate) async fn beat(fleet: Arc<Fleet>, topology: Weak<Topology>) {
             life_ms.as_bytes(),
         ];
         command.command(&words);
-        let sent_at = fleet.clock.now();
+        let sent_at = fleet.clock.steady();
         let counted = match timeout(INTERVAL, shard.plain(command)).await {
             Ok(Ok(Reply::Error(message))) => {
                 fleet.murmur(&shard.name, &message);
                 None
             }
-            Ok(Ok(reply)) => counted(&reply),
+            Ok(Ok(reply)) => counted(&reply).map(|(counted, shown)| {
+                fleet.clock.note_reference(shown, fleet.clock.steady());
+                counted
+            }),
             _ => None, // Others see and tell that it is away.
         };
         fleet.counted(sent_at, counted);
     }
 }
 
-/// What the script has said.
-fn counted(reply: &Reply) -> Option<Counted> {
+/// What the script has said, and the time by Redis's clock.
+fn counted(reply: &Reply) -> Option<(Counted, Time)> {
     let Reply::Integers(numbers) = reply else { return None };
-    let [nodes, kept_for_ms] = numbers.as_slice() else { return None };
+    let [nodes, kept_for_ms, now_ms] = numbers.as_slice() else { return None };
     // Where the clock was set back, nobody was there for long.
     let kept_for_ms = u64::try_from(*kept_for_ms).unwrap_or(0);
     let kept_for = Span::from_ticks(kept_for_ms.saturating_mul(1_000_000));
-    Some(Counted { nodes: u32::try_from(*nodes).ok()?, kept_for })
+    let shown = Time::from_ticks(u64::try_from(*now_ms).ok()?.saturating_mul(1_000_000));
+    Some((Counted { nodes: u32::try_from(*nodes).ok()?, kept_for }, shown))
 }
 
 /// One thread tells. When it ends, another may.

@@ -65,6 +65,10 @@ pub(crate) fn write(list: &List<Ticket>, around: Time, writer: &mut CallWriter, 
                 CallWriter::give_back_lease(limit, rest, |number| arguments.number(number));
                 continue;
             }
+            Act::Settle(settle) => {
+                CallWriter::settle(limit, settle, |number| arguments.number(number));
+                continue;
+            }
         };
         CallWriter::ask(limit, ask, |number| arguments.number(number));
     }

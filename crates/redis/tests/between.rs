@@ -127,7 +127,7 @@ async fn a_reply_that_is_lost_is_charged_once() {
     let (authority, limit) = (started(&fleet_with(settings)).await, bucket(1_000));
     assert_eq!(remaining(&authority, 1, &limit).await, 1_000);
     relay.cuts.store(true, Ordering::Relaxed);
-    assert_eq!(ask(&authority, take(1, &limit)).await, Err(Failure::Unreachable));
+    assert_eq!(ask(&authority, take(1, &limit)).await, Err(Failure::Lost));
     assert!(authority.ready(common::PATIENCE).await, "no new connection");
     assert_eq!(remaining(&authority, 1, &limit).await, 999);
 }

@@ -224,7 +224,7 @@ async fn a_cut_connection_charges_once_and_comes_back() {
     until("the question is on its way", async || (authority.fleet().stats()[0].flights == 1).then_some(()))
         .await;
     client.run("CLIENT KILL TYPE normal SKIPME yes");
-    assert_eq!(asked.await.unwrap(), Err(Failure::Unreachable));
+    assert_eq!(asked.await.unwrap(), Err(Failure::Lost));
     client.run("CLIENT UNPAUSE");
     assert!(authority.ready(common::PATIENCE).await);
     let left = remaining(&authority, 1, &limit).await;

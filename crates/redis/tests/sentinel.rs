@@ -87,7 +87,7 @@ async fn the_new_master_is_asked_when_the_old_one_falls_silent() {
         .await;
     servers.wait_for_failover();
     // The connection to the old one is given up, long before its silence would be a reason.
-    assert_eq!(asked.await.unwrap(), Err(Failure::Unreachable));
+    assert_eq!(asked.await.unwrap(), Err(Failure::Lost));
     check_resumed(&servers, &authority).await;
 }
 

@@ -32,7 +32,7 @@ async fn a_node_that_was_demoted_refuses() {
     until("it refuses", async || {
         let answer = ask(&authority, take(1, &bucket(10))).await;
         assert!(answer.is_err(), "a replica has counted");
-        (answer == Err(Failure::Refused)).then_some(())
+        (answer == Err(Failure::NotNow)).then_some(())
     })
     .await;
     server.client().run("REPLICAOF NO ONE");
@@ -64,7 +64,7 @@ async fn a_foreign_script_that_blocks_costs_the_deadline() {
             Ok(_) => taken += 1, // Before the script began.
             Err(failure) => failures.push(failure),
         }
-        (failures.contains(&Failure::Refused) && failures.contains(&Failure::NotAsked)).then_some(())
+        (failures.contains(&Failure::NotNow) && failures.contains(&Failure::NotAsked)).then_some(())
     })
     .await;
     assert_eq!(failures[0], Failure::TimedOut);

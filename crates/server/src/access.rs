@@ -10,6 +10,7 @@ mod scope;
 mod tests;
 mod token;
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,7 +24,7 @@ use tollgate::core::Time;
 pub(crate) use self::failures::TEST_CLIENT;
 pub(crate) use self::failures::{Attempts, Failure, Failures};
 pub(crate) use self::remembered::Remembered;
-pub(crate) use self::scope::{Forbidden, Scope, Verb};
+pub(crate) use self::scope::{Forbidden, Scope, Verb, narrowed};
 use self::token::{Attributes, DataToken};
 pub(crate) use self::token::{TOKENS_MAX, TokenHash, is_owner_name, read_expiry};
 pub use self::token::{Token, TokenError};
@@ -117,15 +118,33 @@ fn bounded<T>(tokens: Vec<T>) -> Result<Vec<T>, TokenError> {
 /// The tokens of a file: one a line, with its attributes; lines that begin with `#` are comments.
 fn read_tokens(file: &NamedFile, content: &[u8]) -> Result<Vec<DataToken>, SecretError> {
     let text = str::from_utf8(content).map_err(|_| file.unusable("not a text in UTF-8"))?;
-    let lines = text.lines().map(str::trim).enumerate();
+    let lines = (1..).zip(text.lines().map(str::trim));
     let tokens = lines
         .filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
         .take(TOKENS_MAX + 1)
-        .map(|(index, line)| {
-            line.parse().map_err(|error| file.unusable(format!("line {}: {error}", index + 1)))
+        .map(|(number, line)| match line.parse() {
+            Ok(token) => Ok((number, token)),
+            Err(error) => Err(file.unusable(format!("line {number}: {error}"))),
         })
-        .collect::<Result<Vec<DataToken>, _>>()?;
-    bounded(tokens).map_err(|error| file.unusable(error.to_string()))
+        .collect::<Result<Vec<(usize, DataToken)>, _>>()?;
+    let tokens = bounded(tokens).map_err(|error| file.unusable(error.to_string()))?;
+    check_unique(file, tokens.iter().map(|(number, token)| (*number, &token.token)))?;
+    Ok(tokens.into_iter().map(|(_, token)| token).collect())
+}
+
+/// Refuses a token that is on two lines: they may say different things about it, and only one of them could count.
+pub(crate) fn check_unique<'a>(
+    file: &NamedFile,
+    tokens: impl Iterator<Item = (usize, &'a Token)>,
+) -> Result<(), SecretError> {
+    let mut lines: HashMap<&Token, usize> = HashMap::new();
+    for (number, token) in tokens {
+        if let Some(first) = lines.insert(token, number) {
+            let why = format!("line {number}: the same token as on line {first}: remove one of them");
+            return Err(file.unusable(why));
+        }
+    }
+    Ok(())
 }
 
 /// The tokens of all listeners.

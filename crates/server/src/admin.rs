@@ -9,6 +9,7 @@ mod guard;
 mod hosts;
 mod rate;
 mod role;
+mod scrape;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
@@ -35,13 +36,14 @@ pub use self::hosts::AdminHost;
 pub(crate) use self::hosts::Hosts;
 pub use self::rate::AdminRate;
 pub use self::role::Role;
+use self::scrape::Scrapes;
 pub use self::token::{AdminToken, AdminTokenError, AdminTokenSource};
 pub(crate) use self::token::{Callers, LoadedCallers};
 pub(crate) use self::v1::Api;
 use self::v1::problem::Problem;
-use crate::gate::Gate;
-use crate::metrics::classic;
+use crate::gate::{Gate, SwitchTarget, SwitchedOff};
 use crate::protocol::http::{health, wrong_method};
+use crate::rulebook::{Origin, Origins, domain_name, policy_name};
 
 /// The two formats of metrics that Prometheus reads.
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -58,10 +60,10 @@ GET /admin/v1/openapi.json    what operators can change, with a token
 
 /// All routes of the admin listener.
 pub(crate) fn router(api: Api) -> Router {
-    let api = Arc::new(api);
+    let (api, scrapes) = (Arc::new(api), Arc::<Scrapes>::default());
     let open = Router::new()
         .route("/", get(async || ABOUT))
-        .route("/metrics", get(metrics))
+        .route("/metrics", get(async move |State(gate), fields| metrics(&scrapes, gate, &fields).await))
         .route("/config", get(config))
         .merge(health())
         .with_state(Arc::clone(&api.gate));
@@ -86,12 +88,12 @@ async fn wrong_method_anywhere(uri: Uri, method: Method) -> Response {
     wrong_method(method).await
 }
 
-async fn metrics(State(gate): State<Arc<Gate>>, fields: HeaderMap) -> Response {
-    match gate.metrics_text() {
-        Ok(text) if wants_openmetrics(&fields) => {
-            ([(CONTENT_TYPE, OPENMETRICS), (VARY, "accept")], text).into_response()
+async fn metrics(scrapes: &Scrapes, gate: Arc<Gate>, fields: &HeaderMap) -> Response {
+    match scrapes.scrape(&gate).await {
+        Ok(rendered) if wants_openmetrics(fields) => {
+            ([(CONTENT_TYPE, OPENMETRICS), (VARY, "accept")], rendered.openmetrics).into_response()
         }
-        Ok(text) => ([(CONTENT_TYPE, CLASSIC), (VARY, "accept")], classic(&text)).into_response(),
+        Ok(rendered) => ([(CONTENT_TYPE, CLASSIC), (VARY, "accept")], rendered.classic).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("no metrics: {error}\n")).into_response(),
     }
 }
@@ -119,33 +121,70 @@ struct Config<'a> {
     loaded: bool,
     rules: usize,
     limits: usize,
+    /// What operators have switched off.
+    switched_off: Vec<SwitchedOffConfig>,
     domains: Vec<DomainConfig<'a>>,
     policies: Vec<PolicyConfig<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct SwitchedOffConfig {
+    what: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    until: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
 struct DomainConfig<'a> {
     name: &'a str,
     enabled: bool,
+    #[serde(flatten)]
+    origin: OriginConfig<'a>,
     rules: usize,
     limits: usize,
+}
+
+/// Which source is in force, and which file it replaces.
+#[derive(Debug, Default, Serialize)]
+struct OriginConfig<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    source: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    replaces: Option<&'a str>,
+}
+
+impl<'a> OriginConfig<'a> {
+    fn of(origin: Option<&'a Origin>) -> OriginConfig<'a> {
+        let replaces = origin.and_then(|origin| origin.replaces.as_deref());
+        OriginConfig { source: origin.map(|origin| &*origin.source), replaces }
+    }
 }
 
 #[derive(Debug, Serialize)]
 struct PolicyConfig<'a> {
     name: &'a str,
     enabled: bool,
+    #[serde(flatten)]
+    origin: OriginConfig<'a>,
     limits: usize,
 }
 
 async fn config(State(gate): State<Arc<Gate>>) -> Response {
-    let snapshot = gate.engine().snapshot();
-    let config = snapshot.as_deref().map(Config::of).unwrap_or_default();
-    Json(Config { ready: gate.is_ready(), ..config }).into_response()
+    let (snapshot, off, origins) = (gate.engine().snapshot(), gate.switched_off(), gate.origins());
+    let config = snapshot.as_deref().map(|snapshot| Config::of(snapshot, &off, &origins));
+    let config = config.unwrap_or_default();
+    let switched_off = off
+        .iter()
+        .map(|off| SwitchedOffConfig { what: off.target.to_string(), until: off.until_text() })
+        .collect();
+    Json(Config { ready: gate.is_ready(), switched_off, ..config }).into_response()
 }
 
 impl<'a> Config<'a> {
-    fn of(snapshot: &'a Snapshot) -> Config<'a> {
+    fn of(snapshot: &'a Snapshot, off: &[SwitchedOff], origins: &'a Origins) -> Config<'a> {
+        let is_off = |target: &SwitchTarget| {
+            off.iter().any(|off| off.target == SwitchTarget::All || off.target == *target)
+        };
         // Once through all places: there may be many, and many domains.
         let mut counts: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
         for place in snapshot.places() {
@@ -155,18 +194,24 @@ impl<'a> Config<'a> {
         }
         let domain = |name: &'a str| {
             let (rules, limits) = counts.get(name).copied().unwrap_or_default();
-            let enabled = snapshot.domain(name).is_some_and(tollgate::policy::Domain::enabled);
-            DomainConfig { name, enabled, rules, limits }
+            let enabled = snapshot.domain(name).is_some_and(tollgate::policy::Domain::enabled)
+                && !is_off(&SwitchTarget::Domain(name.to_owned()));
+            let origin = OriginConfig::of(origins.get(&domain_name(name)));
+            DomainConfig { name, enabled, origin, rules, limits }
         };
         let policy = |name: &'a str| {
             let place = snapshot.policy(name).map(|index| snapshot.place(index));
+            let enabled =
+                |place: &Place| place.rule().enabled && !is_off(&SwitchTarget::Rule(place.to_string()));
             let (enabled, limits) =
-                place.map_or((false, 0), |place: &Place| (place.rule().enabled, place.limits().len()));
-            PolicyConfig { name, enabled, limits }
+                place.map_or((false, 0), |place: &Place| (enabled(place), place.limits().len()));
+            let origin = OriginConfig::of(origins.get(&policy_name(name)));
+            PolicyConfig { name, enabled, origin, limits }
         };
         Config {
             ready: false,
             loaded: true,
+            switched_off: Vec::new(),
             rules: counts.values().map(|(rules, _)| rules).sum(),
             limits: counts.values().map(|(_, limits)| limits).sum(),
             domains: snapshot.domain_names().into_iter().map(domain).collect(),

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ipnet::IpNet;
+use tollgate::ReservationClient;
 use tollgate::core::{Ask, Cost, Limit, LimitError, State, Time};
 
 use crate::admin::AdminRate;
@@ -26,10 +27,22 @@ const IDLE_CLIENTS_MAX: usize = 16_384;
 /// The limits of one client.
 #[derive(Clone, Debug)]
 pub(crate) struct ClientLimits {
-    /// New connections a second, on all listeners together.
+    /// New connections a second: on all data listeners together, and as many on the admin listener.
     pub(crate) connection_rate: Option<AdminRate>,
     /// Networks that none of the limits per client applies to.
     pub(crate) exempt: Vec<IpNet>,
+}
+
+/// Connections that count against the same rate. Those of the admin listener count apart, so that a client
+/// whose data connections are refused can still reach it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ConnectionRate {
+    Data,
+    Admin,
+}
+
+impl ConnectionRate {
+    const COUNT: usize = 2;
 }
 
 /// What one client has open and holds.
@@ -39,6 +52,8 @@ pub(crate) struct Client {
     connection_bytes: AtomicUsize,
     request_bytes: AtomicUsize,
     pub(crate) is_exempt: bool,
+    /// Whose part of the open reservations it takes.
+    pub(crate) reservations: ReservationClient,
 }
 
 impl Client {
@@ -80,16 +95,24 @@ pub(crate) struct Clients {
 
 #[derive(Debug, Default)]
 struct Table {
-    entries: HashMap<IpAddr, Entry>,
+    entries: HashMap<Key, Entry>,
     /// How many entries the last sweep has left.
     swept_len: usize,
+}
+
+/// A client in the table. An exempt address is a client of its own, also where it is written like the network
+/// around it, whose other addresses are not exempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Key {
+    address: IpAddr,
+    is_exempt: bool,
 }
 
 #[derive(Debug)]
 struct Entry {
     client: Arc<Client>,
-    /// How many connections it has opened lately.
-    opened: Option<State>,
+    /// How many connections it has opened lately, by the rate that they count against.
+    opened: [Option<State>; ConnectionRate::COUNT],
 }
 
 impl Clients {
@@ -99,18 +122,21 @@ impl Clients {
     }
 
     /// The client at an address that opens a connection. `None` if it opens them too fast.
-    pub(crate) fn open(&self, address: IpAddr, now: Time) -> Option<Arc<Client>> {
+    pub(crate) fn open(&self, address: IpAddr, counted: ConnectionRate, now: Time) -> Option<Arc<Client>> {
         let is_exempt = self.exempt.iter().any(|network| network.contains(&address.to_canonical()));
-        // An exempt address may be one of a network whose other addresses are not.
         let address = if is_exempt { address.to_canonical() } else { client_address(address) };
         let mut table = self.lock();
         table.make_room();
-        let entry = table.entries.entry(address).or_insert_with(|| Entry {
-            client: Arc::new(Client { is_exempt, ..Client::default() }),
-            opened: None,
+        let entry = table.entries.entry(Key { address, is_exempt }).or_insert_with(|| Entry {
+            client: Arc::new(Client {
+                is_exempt,
+                reservations: reservation_client(address),
+                ..Client::default()
+            }),
+            opened: Default::default(),
         });
         if let (Some(rate), false) = (&self.rate, is_exempt) {
-            let opened = entry.opened.get_or_insert_with(|| rate.fresh());
+            let opened = entry.opened[counted as usize].get_or_insert_with(|| rate.fresh());
             if !rate.decide(opened, Ask::take(Cost::ONE, now)).is_allowed() {
                 return None;
             }
@@ -149,4 +175,14 @@ pub(crate) fn client_address(address: IpAddr) -> IpAddr {
             std::net::Ipv6Addr::from(u128::from(address) & mask).into()
         }
     }
+}
+
+/// Tells clients apart for the engine: the network of an IPv6 client, or an IPv4 address. Of the
+/// networks that begin with 32 zero bits, hosts have that of `::1` alone, which counts as 0.0.0.0.
+/// No client has that.
+fn reservation_client(address: IpAddr) -> ReservationClient {
+    ReservationClient(match client_address(address) {
+        IpAddr::V4(address) => u64::from(u32::from(address)),
+        IpAddr::V6(address) => u64::try_from(u128::from(address) >> IPV6_CLIENT_BITS).unwrap_or(u64::MAX),
+    })
 }

@@ -13,15 +13,15 @@ mod room;
 mod tests;
 mod turn;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
 use thiserror::Error;
 use tokio::sync::Notify;
 use tollgate_control::{
-    Change, ChangeError, Changed, Database, DatabaseAddress, DatabaseError, DatabaseSettings,
-    DurableAuthority, DurableSettings, Head, Replica, Version,
+    Action, Change, ChangeError, Changed, Database, DatabaseAddress, DatabaseError, DatabaseSettings,
+    DurableAuthority, DurableSettings, Head, Kind, Replica, Version, Who,
 };
 
 use self::apply::{Loading, Step};
@@ -62,6 +62,8 @@ impl From<DatabaseError> for Refused {
 pub(crate) struct Control {
     gate: Arc<Gate>,
     address: DatabaseAddress,
+    /// Where this server keeps what it owes the database while that is away.
+    owed_folder: Option<PathBuf>,
     /// Nothing as long as it was never reached.
     database: ArcSwapOption<Database>,
     /// A copy of what is elsewhere.
@@ -91,6 +93,12 @@ impl Control {
         replica: PathBuf,
         gate: &Arc<Gate>,
     ) -> Result<Control, DatabaseError> {
+        let beside = match &address {
+            DatabaseAddress::Sqlite(file) => file.parent(),
+            DatabaseAddress::Postgres(_) | DatabaseAddress::Off => replica.parent(),
+        };
+        let here = |folder: &Path| if folder.as_os_str().is_empty() { ".".into() } else { folder.to_owned() };
+        let owed_folder = beside.map(here);
         let replica = match &address {
             DatabaseAddress::Postgres(_) => {
                 let unusable = |error: &DatabaseError| {
@@ -102,6 +110,7 @@ impl Control {
         };
         let control = Control {
             gate: Arc::clone(gate),
+            owed_folder,
             database: ArcSwapOption::empty(),
             replica,
             bounds,
@@ -130,7 +139,7 @@ impl Control {
     /// Makes a change. It is in force here when this comes back.
     pub(crate) async fn change(&self, change: Change) -> Result<Changed, Refused> {
         let database = self.database().await?;
-        let step = Step::of(&change);
+        let (step, logged) = (Step::of(&change), LoggedChange::of(&change));
         let reserved = self.turns.take().await.reserve(&step).await??;
         let changed = database.change(change, now_ms(&self.gate)).await?;
         let turn = self.turns.take().await;
@@ -145,6 +154,9 @@ impl Control {
         if let Err(error) = made {
             self.tell_of_trouble(&error);
         }
+        if !changed.is_repeat {
+            logged.write(changed.version);
+        }
         Ok(changed)
     }
 
@@ -153,6 +165,11 @@ impl Control {
     pub(crate) async fn database(&self) -> Result<Arc<Database>, DatabaseError> {
         let away = || DatabaseError::Away("it has not been reached since this server started".to_owned());
         self.database.load_full().ok_or_else(away)
+    }
+
+    /// The id of this node among those that share the database.
+    pub(crate) fn node_id(&self) -> &str {
+        self.node.id()
     }
 
     /// The version that is in force here.
@@ -212,7 +229,8 @@ impl Control {
     fn keep_counts(&self, database: &Database) {
         let Some(durable) = self.gate.durable() else { return };
         let (node, seed) = (self.node.id().to_owned(), self.node.number());
-        let settings = DurableSettings { node, queue_max: DURABLE_QUEUE_MAX, seed };
+        let owed_folder = self.owed_folder.clone();
+        let settings = DurableSettings { node, queue_max: DURABLE_QUEUE_MAX, seed, owed_folder };
         durable.reach(DurableAuthority::start(database, Arc::clone(self.gate.clock()), settings));
         // Until the first count of nodes. Each may have no more than its part, but nothing is admitted beyond a limit however many they are.
         self.gate.engine().set_database_nodes(1);
@@ -262,8 +280,13 @@ impl Control {
 
     async fn load_replica(&self) -> Result<(), DatabaseError> {
         let Some(replica) = &self.replica else { return Ok(()) };
-        if let Some(secret) = replica.fleet_secret().await? {
-            self.gate.set_fleet_secret(&secret);
+        match replica.fleet_secret().await {
+            Ok(Some(secret)) => self.gate.set_fleet_secret(&secret),
+            Ok(None) => {}
+            Err(error) => tracing::warn!(
+                %error,
+                "cannot read the secret of the fleet in the copy of the database: leases and reservations are valid in this process only until the database is reached"
+            ),
         }
         let mut loading = self.loading();
         let head = replica.load(|document| loading.take(document)).await?;
@@ -276,6 +299,26 @@ impl Control {
             let version = self.applied();
             tracing::warn!(%error, version, "nothing new can be learned from the database: decisions go on by what is known");
         }
+    }
+}
+
+/// A change, as the log shows it. The audit has what was changed.
+struct LoggedChange {
+    who: Who,
+    action: Action,
+    kind: Kind,
+    id: String,
+}
+
+impl LoggedChange {
+    fn of(change: &Change) -> LoggedChange {
+        let Change { who, action, kind, id, .. } = change;
+        LoggedChange { who: who.clone(), action: action.clone(), kind: *kind, id: id.clone() }
+    }
+
+    fn write(self, version: Version) {
+        let LoggedChange { who: Who { name, role }, action, kind, id } = self;
+        tracing::info!(name, role, %action, %kind, id, version, "admin change");
     }
 }
 

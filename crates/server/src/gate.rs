@@ -1,16 +1,19 @@
 //! What every protocol asks: the engine, the clock that times it, and the metrics that its verdicts are counted in.
 
 mod begun;
+mod clock;
 mod durable;
 mod errands;
 mod hot_keys;
 mod rules;
+mod switches;
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use tollgate::core::{Decision, Limit, Time};
 use tollgate::policy::{Consistency, FileSpec, PlacedLimit, Snapshot};
 use tollgate::{
@@ -19,17 +22,19 @@ use tollgate::{
 use tollgate_control::FleetSecret;
 
 pub(crate) use self::begun::{Begun, Granted, has_held};
-use self::durable::Durable;
+pub(crate) use self::durable::Durable;
 use self::errands::Carriers;
 use self::hot_keys::Told;
 use self::rules::Sources;
-pub(crate) use self::rules::SwitchedNames;
+use self::switches::Switches;
+pub(crate) use self::switches::{SwitchTarget, SwitchedOff};
 use crate::access::{Access, Admitted, Attempts, Failure, Failures, Forbidden, Refused, Scope};
 use crate::client_address::AddressSettings;
 use crate::memory::MemoryAccount;
 use crate::metrics::{ConnectionStats, EngineStats, Metrics, Outcomes, Protocol, StoreStats};
 use crate::protocol::http::WebHosts;
 use crate::room::ConnectionLimit;
+use crate::rulebook::Origins;
 use crate::seldom::Seldom;
 use crate::store::Store;
 
@@ -92,6 +97,8 @@ pub struct Gate {
     has_fleet_secret: AtomicBool,
     readiness: AtomicU8,
     sources: Mutex<Sources>,
+    switches: Switches,
+    origins: ArcSwap<Origins>,
     /// Calls whose numbers cannot be shared.
     unshared_throttles: Seldom,
     /// What was said of hot keys.
@@ -123,6 +130,8 @@ impl Gate {
             has_fleet_secret: AtomicBool::new(false),
             readiness: AtomicU8::new(STARTING),
             sources: Mutex::default(),
+            switches: Switches::default(),
+            origins: ArcSwap::default(),
             unshared_throttles: Seldom::default(),
             told: Told::default(),
             carriers: Carriers::default(),
@@ -211,7 +220,7 @@ impl Gate {
     pub(crate) fn count_nodes(&self) {
         if let Some(store) = &self.store {
             // In this order: as long as their number is not known, nothing is leased.
-            self.engine.set_leasing_until(store.counted_until());
+            self.engine.set_leasing_until(self.clock.from_steady(store.counted_until()));
             self.engine.set_nodes(store.nodes());
         }
     }
@@ -253,7 +262,7 @@ impl Gate {
                 }
                 Ok(verdict) => {
                     outcomes.count(verdict.allowed());
-                    self.metrics.observe_rules(verdict);
+                    self.metrics.observe_rules(verdict, protocol);
                 }
                 Err(_) => self.metrics.observe_bad_request(protocol),
             }
@@ -282,7 +291,7 @@ impl Gate {
         self.metrics.observe_unauthorized(protocol);
         let Some(attempts) = attempts.filter(|_| reason != Refused::NotLookedAt) else { return };
         let failure = Failure { protocol, address: attempts.address(), reason };
-        if self.failures.record(failure, self.clock.now()) {
+        if self.failures.record(failure, self.clock.steady()) {
             attempts.end();
         }
     }
@@ -352,6 +361,7 @@ impl Gate {
             ledger: self.engine.stats(),
             hot: self.engine.hot_stats(now),
             reservations: self.engine.reservation_stats(),
+            switched_off: self.switched_off_by_scope(),
         };
         let connections =
             self.connections.get().map(|(account, limits)| ConnectionStats::new(account, limits));
@@ -394,7 +404,7 @@ impl Gate {
         }
         let mut outcomes = Outcomes::default();
         outcomes.count(verdict.allowed());
-        self.metrics.observe_rules(verdict);
+        self.metrics.observe_rules(verdict, protocol);
         self.metrics.observe(protocol, outcomes, self.clock.now().since(since));
     }
 }

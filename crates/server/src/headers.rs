@@ -29,6 +29,9 @@ pub(crate) struct Wanted {
     pub(crate) older: bool,
 }
 
+/// Why a request is denied that names a key which an operator has banned.
+const BANNED: &str = "banned";
+
 /// The header fields of a verdict: lower-case names and values. None, where no limit counts.
 pub(crate) fn fields(verdict: &Verdict, wanted: Wanted) -> Vec<(&'static str, String)> {
     let mut fields = Vec::with_capacity(9);
@@ -43,7 +46,7 @@ pub(crate) fn each(
     buffer: &mut String,
     mut tell: impl FnMut(&'static str, &str),
 ) {
-    let Some(advice) = Advice::of(verdict) else { return };
+    let Some(advice) = Advice::of(verdict) else { return each_of_ban(verdict, tell) };
     let mut digits = itoa::Buffer::new();
     let mut number = |number: u64, name, tell: &mut dyn FnMut(&'static str, &str)| {
         tell(name, digits.format(number));
@@ -77,4 +80,12 @@ pub(crate) fn each(
         let _ = write!(buffer, "{}: {failure}", verdict.decided_by().name()); // A string takes everything.
         tell(REASON, buffer);
     }
+}
+
+/// The header fields of a request that a ban denies. There is no limit to tell of.
+fn each_of_ban(verdict: &Verdict, mut tell: impl FnMut(&'static str, &str)) {
+    let Some(until) = verdict.banned_until() else { return };
+    let delay_s = advice::seconds_up(until.since(verdict.now()));
+    tell("retry-after", itoa::Buffer::new().format(delay_s));
+    tell(REASON, BANNED);
 }

@@ -54,9 +54,14 @@ pub(crate) struct AccountFull;
 pub(crate) struct MemoryAccount {
     requests_max_bytes: usize,
     connections_max_bytes: usize,
-    // Relaxed everywhere: the numbers guard no other memory. Two charges at the same moment may both be
-    // refused where one would have fit, never both admitted where one would not.
-    held: [AtomicUsize; Class::ALL.len()],
+    // Relaxed everywhere: the numbers guard no other memory. Each cap is compared with one counter, whose
+    // changes have one order. So two charges at the same moment are never both admitted where only one fits.
+    // What was refused stays charged until it is released, and may have others refused meanwhile.
+    /// Calls and requests together.
+    requests_held: AtomicUsize,
+    /// The calls in it.
+    calls_held: AtomicUsize,
+    connections_held: AtomicUsize,
     shed: [AtomicU64; Class::ALL.len()],
 }
 
@@ -72,8 +77,14 @@ impl MemoryAccount {
     }
 
     fn with_halves(requests_max_bytes: usize, connections_max_bytes: usize) -> MemoryAccount {
-        let (held, shed) = Default::default();
-        MemoryAccount { requests_max_bytes, connections_max_bytes, held, shed }
+        MemoryAccount {
+            requests_max_bytes,
+            connections_max_bytes,
+            requests_held: AtomicUsize::new(0),
+            calls_held: AtomicUsize::new(0),
+            connections_held: AtomicUsize::new(0),
+            shed: Default::default(),
+        }
     }
 
     pub(crate) fn max_bytes(&self) -> usize {
@@ -83,29 +94,47 @@ impl MemoryAccount {
     /// Charges bytes that are held already. They stay charged where that is refused: the caller gives
     /// them back by [`MemoryAccount::release`] when it has dropped them.
     pub(crate) fn charge(&self, class: Class, bytes: usize) -> Result<(), AccountFull> {
-        self.held[class as usize].fetch_add(bytes, Ordering::Relaxed);
-        let fits = match class {
-            Class::Call => self.requests_bytes() <= self.calls_max_bytes(),
-            Class::Request => self.requests_bytes() <= self.requests_max_bytes,
-            Class::Connection => self.held_bytes(Class::Connection) <= self.connections_max_bytes,
+        let max_bytes = match class {
+            Class::Call => self.calls_max_bytes(),
+            Class::Request => self.requests_max_bytes,
+            Class::Connection => self.connections_max_bytes,
         };
-        if fits { Ok(()) } else { self.shed(class) }
+        if self.hold(class, bytes) <= max_bytes { Ok(()) } else { self.shed(class) }
+    }
+
+    /// Charges bytes that must not be refused, whatever the cap. Returns what is compared with the cap.
+    pub(crate) fn hold(&self, class: Class, bytes: usize) -> usize {
+        if class == Class::Call {
+            self.calls_held.fetch_add(bytes, Ordering::Relaxed);
+        }
+        self.counter(class).fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes)
     }
 
     /// Charges the fixed cost of a new connection. It stays charged where that is refused.
     pub(crate) fn charge_connection(&self, bytes: usize) -> Result<(), AccountFull> {
-        let held = self.held[Class::Connection as usize].fetch_add(bytes, Ordering::Relaxed);
-        let fits = held.saturating_add(bytes) <= self.new_connections_max_bytes();
+        let fits = self.hold(Class::Connection, bytes) <= self.new_connections_max_bytes();
         if fits { Ok(()) } else { self.shed(Class::Connection) }
     }
 
-    fn shed(&self, class: Class) -> Result<(), AccountFull> {
+    /// Counts a refusal.
+    pub(crate) fn shed(&self, class: Class) -> Result<(), AccountFull> {
         self.shed[class as usize].fetch_add(1, Ordering::Relaxed);
         Err(AccountFull)
     }
 
     pub(crate) fn release(&self, class: Class, bytes: usize) {
-        self.held[class as usize].fetch_sub(bytes, Ordering::Relaxed);
+        self.counter(class).fetch_sub(bytes, Ordering::Relaxed);
+        if class == Class::Call {
+            self.calls_held.fetch_sub(bytes, Ordering::Relaxed);
+        }
+    }
+
+    /// What is compared with the cap of a class.
+    fn counter(&self, class: Class) -> &AtomicUsize {
+        match class {
+            Class::Call | Class::Request => &self.requests_held,
+            Class::Connection => &self.connections_held,
+        }
     }
 
     /// Calls off the fast path are refused above this, where requests are still served.
@@ -128,21 +157,24 @@ impl MemoryAccount {
 
     /// Whether so little is left that idle connections are worth closing.
     pub(crate) fn is_under_pressure(&self) -> bool {
-        self.requests_bytes() > self.calls_max_bytes()
+        self.requests_held.load(Ordering::Relaxed) > self.calls_max_bytes()
             || self.held_bytes(Class::Connection) > three_quarters(self.new_connections_max_bytes())
     }
 
     pub(crate) fn held_bytes(&self, class: Class) -> usize {
-        self.held[class as usize].load(Ordering::Relaxed)
+        let held_bytes = self.counter(class).load(Ordering::Relaxed);
+        let calls_bytes = self.calls_held.load(Ordering::Relaxed);
+        match class {
+            Class::Call => calls_bytes,
+            // The two are read one after the other.
+            Class::Request => held_bytes.saturating_sub(calls_bytes),
+            Class::Connection => held_bytes,
+        }
     }
 
     /// How often this class was refused.
     pub(crate) fn shed_count(&self, class: Class) -> u64 {
         self.shed[class as usize].load(Ordering::Relaxed)
-    }
-
-    fn requests_bytes(&self) -> usize {
-        self.held_bytes(Class::Call).saturating_add(self.held_bytes(Class::Request))
     }
 }
 

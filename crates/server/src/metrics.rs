@@ -4,8 +4,10 @@
 //! the rule without a lock and without looking up a label. Whoever scrapes pays: only then are the counters of all threads summed up
 //! and named. Labels name rules, never keys.
 
+mod admin;
 mod chunked;
 mod classic;
+mod clock;
 mod exposition;
 mod shard;
 #[cfg(test)]
@@ -18,11 +20,15 @@ use std::sync::{Arc, OnceLock};
 
 use tollgate::core::{Decision, Span, Time};
 use tollgate::policy::{Place, RuleId};
-use tollgate::{DecidedBy, Force, Ruling, Status, Verdict};
+use tollgate::{DecidedBy, Force, Ruling, Status, Unmatched, Verdict};
 
+use crate::admin::Role;
 use crate::tls::Expiries;
+pub(crate) use admin::AdminOutcome;
+use admin::AdminRequests;
 use chunked::Chunked;
 pub(crate) use classic::classic;
+use clock::ClockMetrics;
 use exposition::Exposition;
 pub(crate) use exposition::{ConnectionStats, EngineStats, StoreStats};
 pub(crate) use shard::Outcomes;
@@ -50,6 +56,8 @@ pub(crate) struct Metrics {
     config: ConfigVersions,
     /// Requests without the token that they need, by protocol.
     unauthorized: [AtomicU64; Protocol::ALL.len()],
+    admin: AdminRequests,
+    clock: ClockMetrics,
     /// Decisions on limits that are shared, by [`SHARED_BY`].
     shared: [AtomicU64; SHARED_BY.len()],
     /// When certificates end.
@@ -57,12 +65,13 @@ pub(crate) struct Metrics {
 }
 
 /// Who may have decided on a limit that is shared.
-const SHARED_BY: [DecidedBy; 5] = [
+const SHARED_BY: [DecidedBy; 6] = [
     DecidedBy::Lease,
     DecidedBy::Authority,
     DecidedBy::FailLocal,
     DecidedBy::FailOpen,
     DecidedBy::FailClosed,
+    DecidedBy::Pending,
 ];
 
 /// What a rule is called in labels.
@@ -119,9 +128,15 @@ impl Metrics {
             reloads: Reloads::default(),
             config: ConfigVersions::default(),
             unauthorized: Default::default(),
+            admin: AdminRequests::default(),
+            clock: ClockMetrics::default(),
             shared: Default::default(),
             certificates: OnceLock::new(),
         }
+    }
+
+    pub(crate) fn clock(&self) -> &ClockMetrics {
+        &self.clock
     }
 
     /// Has the ends of these certificates shown.
@@ -143,8 +158,11 @@ impl Metrics {
     }
 
     /// Counts what the rules of a verdict have said.
-    pub(crate) fn observe_rules(&self, verdict: &Verdict) {
+    pub(crate) fn observe_rules(&self, verdict: &Verdict, protocol: Protocol) {
         let shard = self.shard();
+        if verdict.rulings().is_empty() {
+            return shard.observe_unlimited(verdict, protocol);
+        }
         // Each by itself: what is shared may have been asked whoever decides about the request.
         verdict.rulings().iter().for_each(|ruling| self.observe_shared(ruling.decided_by));
         for status in verdict.statuses() {
@@ -198,6 +216,11 @@ impl Metrics {
         self.shard().special(Special::Throttle).observe_several(several, Time::from_ticks(1));
     }
 
+    /// Counts a request that met no rule, because no descriptor could be made of it.
+    pub(crate) fn observe_unmatched(&self, reason: Unmatched) {
+        self.shard().observe_unmatched(reason);
+    }
+
     /// Counts a question that took nothing. What it was told is not counted: nothing was decided.
     pub(crate) fn observe_peek(&self, protocol: Protocol) {
         self.shard().protocol(protocol).observe_peek();
@@ -211,6 +234,11 @@ impl Metrics {
     /// Counts a request without the token that it needs.
     pub(crate) fn observe_unauthorized(&self, protocol: Protocol) {
         self.unauthorized[protocol as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a request to the admin API, of a caller with this role or without a valid token.
+    pub(crate) fn observe_admin(&self, role: Option<Role>, outcome: AdminOutcome) {
+        self.admin.observe(role, outcome);
     }
 
     /// Which version of what operators have decided is in force here.
@@ -277,7 +305,7 @@ impl Metrics {
         // A limit that counts comes before one that does not, so that another one may be over nevertheless.
         let rulings = match status {
             Status::Limited(range) => &verdict.rulings()[range.clone()],
-            Status::NoLimit | Status::Unlimited => &[],
+            _ => &[],
         };
         let is_over = rulings.len() > 1 && rulings.iter().any(Ruling::is_over);
         let counts = !is_over && matches!(ruling.force, Force::Enforced | Force::Quota);

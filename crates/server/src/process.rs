@@ -10,9 +10,11 @@ use rustix::process::{Resource, Rlimit, geteuid, getrlimit, setrlimit};
 
 /// Counters take no more than this unless the operator says so.
 const MEMORY_DEFAULT_MAX: usize = 1 << 30;
-/// Descriptors that connections of the data listeners never take: for the admin listener, files, the
-/// database and the store.
+/// Descriptors that connections of the data listeners never take: for the admin listener, files and the
+/// database. Workers and their connections to the store come on top.
 const DESCRIPTORS_RESERVED: usize = 192;
+/// What the runtime of each worker takes: an epoll instance and its copy, an eventfd, and a socket for signals.
+const DESCRIPTORS_PER_WORKER: usize = 4;
 /// Connections of the admin listener. They are part of that reserve where descriptors are few.
 const ADMIN_CONNECTIONS_MAX: usize = 64;
 /// Connections of each data listener, unless descriptors are fewer.
@@ -56,10 +58,30 @@ pub(crate) struct ConnectionBudget {
     pub(crate) admin: usize,
 }
 
+/// What takes descriptors besides connections of clients.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct DescriptorUsers {
+    pub(crate) workers: usize,
+    /// Nodes of the store: each worker has a connection to each.
+    pub(crate) store_nodes: usize,
+}
+
+impl DescriptorUsers {
+    /// Descriptors that the data listeners leave free.
+    pub(crate) fn reserved(self) -> usize {
+        let per_worker = self.store_nodes.saturating_add(DESCRIPTORS_PER_WORKER);
+        self.workers.max(1).saturating_mul(per_worker).saturating_add(DESCRIPTORS_RESERVED)
+    }
+}
+
 impl ConnectionBudget {
     /// Splits descriptors evenly among the data listeners, so that a full one leaves the others theirs.
-    pub(crate) fn new(descriptors_max: usize, data_listeners: usize) -> ConnectionBudget {
-        let for_data = descriptors_max.saturating_sub(DESCRIPTORS_RESERVED) / data_listeners.max(1);
+    pub(crate) fn new(
+        descriptors_max: usize,
+        users: DescriptorUsers,
+        data_listeners: usize,
+    ) -> ConnectionBudget {
+        let for_data = descriptors_max.saturating_sub(users.reserved()) / data_listeners.max(1);
         ConnectionBudget { data: for_data.max(CONNECTIONS_MIN), admin: ADMIN_CONNECTIONS_MAX }
     }
 }
@@ -67,8 +89,12 @@ impl ConnectionBudget {
 /// What counters may take if the operator does not say: 1 GiB, or half of the memory of this machine or of
 /// this control group where that is less.
 pub fn default_memory_bytes() -> usize {
-    let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let available = [machine_bytes(&meminfo), group_bytes(Path::new("/sys/fs/cgroup"))];
+    let read = |path| fs::read_to_string(path).unwrap_or_default();
+    default_within(&read("/proc/meminfo"), Path::new("/sys/fs/cgroup"), &read("/proc/self/cgroup"))
+}
+
+fn default_within(meminfo: &str, root: &Path, groups: &str) -> usize {
+    let available = [machine_bytes(meminfo), limit_of_groups(root, groups)];
     let least = available.into_iter().flatten().min().unwrap_or(usize::MAX);
     (least / 2).min(MEMORY_DEFAULT_MAX)
 }
@@ -79,13 +105,8 @@ fn machine_bytes(meminfo: &str) -> Option<usize> {
     line.trim().strip_suffix("kB")?.trim().parse::<usize>().ok()?.checked_mul(1 << 10)
 }
 
-/// The least limit of this process's control group and of those around it. A container sees its own as
-/// the root.
-fn group_bytes(root: &Path) -> Option<usize> {
-    let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    limit_of_groups(root, &groups)
-}
-
+/// The least limit of this process's control group and of those around it, from the text of `/proc/self/cgroup`.
+/// A container sees its own as the root.
 fn limit_of_groups(root: &Path, groups: &str) -> Option<usize> {
     let limits = groups.lines().flat_map(|line| {
         let mut parts = line.splitn(3, ':').skip(1);

@@ -76,7 +76,10 @@ impl Rules {
     /// Logs what came of a look.
     fn keep(&mut self, asked: bool, gate: &Gate) {
         match self.refresh(asked, gate) {
-            Some(Ok(())) => tracing::info!(path = %self.path.display(), "rules reloaded"),
+            Some(Ok(())) => {
+                tracing::info!(path = %self.path.display(), "rules reloaded");
+                gate.log_replaced();
+            }
             Some(Err(problems)) => {
                 tracing::error!("rules not reloaded, the last good ones stay in force:\n{problems}");
             }

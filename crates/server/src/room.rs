@@ -10,14 +10,15 @@ mod tests;
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use thiserror::Error;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tollgate::ReservationClient;
 use tollgate::core::Time;
 
 pub(crate) use self::held::{Held, Share};
-use crate::clients::{Client, Clients};
+use crate::clients::{Client, Clients, ConnectionRate};
 use crate::memory::{AccountFull, CONNECTION_BYTES, Class, MemoryAccount, TLS_BYTES};
 
 /// A listener is crowded when less than one place in so many is free.
@@ -65,7 +66,8 @@ pub(crate) struct ListenerLimits {
     pub(crate) connections_max: usize,
     pub(crate) per_client_max: usize,
     pub(crate) has_tls: bool,
-    /// The admin listener's few connections are admitted whatever the others hold.
+    /// The admin listener's few connections are admitted, with their first buffers, whatever the others hold.
+    /// They have a connection rate of their own.
     pub(crate) has_reserve: bool,
 }
 
@@ -76,6 +78,9 @@ pub(crate) struct ConnectionLimit {
     shared: Shared,
     free: Arc<Semaphore>,
     places: u32,
+    /// Admitted connections. The acceptor waits with a place in hand, so taken places would be one too many.
+    /// Relaxed: a number for metrics, which guards no other memory.
+    open: AtomicUsize,
     refused: [AtomicU64; Refusal::ALL.len()],
 }
 
@@ -87,7 +92,14 @@ impl ConnectionLimit {
         let places = u32::try_from(limits.connections_max.clamp(1, Semaphore::MAX_PERMITS));
         let places = places.unwrap_or(u32::MAX);
         let free = Arc::new(Semaphore::new(places as usize));
-        ConnectionLimit { limits, shared, free, places, refused: Default::default() }
+        ConnectionLimit {
+            limits,
+            shared,
+            free,
+            places,
+            open: AtomicUsize::new(0),
+            refused: Default::default(),
+        }
     }
 
     /// Waits for a place. `None` if there never will be one.
@@ -115,19 +127,27 @@ impl ConnectionLimit {
         peer: IpAddr,
         now: Time,
     ) -> Result<Room, Refusal> {
-        let client = self.shared.clients.open(peer, now).ok_or(Refusal::ClientRate)?;
+        let has_reserve = self.limits.has_reserve;
+        let rate = if has_reserve { ConnectionRate::Admin } else { ConnectionRate::Data };
+        let client = self.shared.clients.open(peer, rate, now).ok_or(Refusal::ClientRate)?;
         let bytes = CONNECTION_BYTES + if self.limits.has_tls { TLS_BYTES } else { 0 };
         let connections = client.connect(self.limits.listener);
         let of_client = client.held(Class::Connection).fetch_add(bytes, Ordering::Relaxed) + bytes;
+        self.open.fetch_add(1, Ordering::Relaxed);
         let account = &self.shared.account;
-        let charged = account.charge_connection(bytes);
+        let charged = if has_reserve {
+            account.hold(Class::Connection, bytes);
+            Ok(())
+        } else {
+            account.charge_connection(bytes)
+        };
         // From here on, dropping it gives all of that back.
         let room = Room { limit: Arc::clone(self), client, bytes, _place: place };
         let is_bound = !room.client.is_exempt;
         if is_bound && connections > self.limits.per_client_max {
             return Err(Refusal::ClientConnections);
         }
-        if self.limits.has_reserve {
+        if has_reserve {
             return Ok(room);
         }
         // All listeners together: one client takes at most half of what connections may take.
@@ -150,7 +170,13 @@ impl ConnectionLimit {
     }
 
     pub(crate) fn open_connections(&self) -> usize {
-        (self.places as usize).saturating_sub(self.free.available_permits())
+        self.open.load(Ordering::Relaxed)
+    }
+
+    /// What all connections hold of a class.
+    #[cfg(test)]
+    pub(crate) fn held_bytes(&self, class: Class) -> usize {
+        self.shared.account.held_bytes(class)
     }
 
     pub(crate) fn connections_max(&self) -> usize {
@@ -204,6 +230,11 @@ impl Room {
         &self.limit
     }
 
+    /// Whose part of the open reservations the connection takes. `None` for an exempt client.
+    pub(crate) fn reservation_client(&self) -> Option<ReservationClient> {
+        (!self.client.is_exempt).then_some(self.client.reservations)
+    }
+
     /// Whether the connection should be closed if it is idle.
     pub(crate) fn is_crowded(&self) -> bool {
         self.limit.is_crowded()
@@ -213,9 +244,20 @@ impl Room {
     fn charge(&self, class: Class, bytes: usize) -> Result<(), AccountFull> {
         let account = &self.limit.shared.account;
         let of_client = self.client.held(class).fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
-        let charged = account.charge(class, bytes);
+        if self.limit.limits.has_reserve && class == Class::Connection {
+            account.hold(Class::Connection, bytes);
+            return Ok(());
+        }
+        // The account counts what it refuses itself.
+        account.charge(class, bytes)?;
         let is_too_much = !self.client.is_exempt && of_client > account.client_max_bytes(class);
-        if is_too_much { Err(AccountFull) } else { charged }
+        if is_too_much { account.shed(class) } else { Ok(()) }
+    }
+
+    /// Charges what must not be refused.
+    fn hold(&self, class: Class, bytes: usize) {
+        self.client.held(class).fetch_add(bytes, Ordering::Relaxed);
+        self.limit.shared.account.hold(class, bytes);
     }
 
     fn release(&self, class: Class, bytes: usize) {
@@ -232,6 +274,7 @@ impl Drop for Room {
         if self.bytes > 0 {
             self.release(Class::Connection, self.bytes);
             self.client.disconnect(self.limit.limits.listener);
+            self.limit.open.fetch_sub(1, Ordering::Relaxed);
         }
     }
 }

@@ -6,9 +6,32 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use tollgate::policy::{DefaultAlgorithm, FileSpec, Problems, Source, read_all};
+
+/// Where rules come from that no file says.
+pub(crate) const DATABASE: &str = "database";
+
+/// Where a domain or a policy comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Origin {
+    /// A file, or [`DATABASE`].
+    pub(crate) source: String,
+    /// The file that says something else about it, which is not in force.
+    pub(crate) replaces: Option<String>,
+}
+
+/// The origins of all domains and policies, by `domain NAME` and `policy NAME`.
+pub(crate) type Origins = BTreeMap<String, Origin>;
+
+/// All that a book says.
+#[derive(Debug)]
+pub(crate) struct Content {
+    pub(crate) rules: Vec<FileSpec>,
+    pub(crate) origins: Origins,
+}
 
 /// What all rules are made of.
 #[derive(Clone, Debug, Default)]
@@ -45,23 +68,32 @@ impl Rulebook {
     }
 
     /// All that it says, or all that is wrong with it.
-    pub(crate) fn read(&self, default_algorithm: DefaultAlgorithm) -> Result<Vec<FileSpec>, Problems> {
-        let mut files = read_all(&self.files, default_algorithm)?;
-        if self.documents.is_empty() {
-            return Ok(files);
-        }
+    pub(crate) fn read(&self, default_algorithm: DefaultAlgorithm) -> Result<Content, Problems> {
+        let mut rules = read_all(&self.files, default_algorithm)?;
         let documents: Vec<Source> = self.documents.values().cloned().collect();
         let documents = read_all(&documents, default_algorithm)?;
-        let domains: HashSet<&str> =
-            documents.iter().filter_map(|file| file.domain.as_ref()).map(|domain| &*domain.name).collect();
-        let policies: HashSet<&str> =
-            documents.iter().flat_map(|file| &file.policies).map(|policy| &*policy.name).collect();
-        for file in &mut files {
-            file.domain.take_if(|domain| domains.contains(&*domain.name));
-            file.policies.retain(|policy| !policies.contains(&*policy.name));
+        let mut origins = Origins::new();
+        for name in documents.iter().flat_map(names) {
+            origins.insert(name, Origin { source: DATABASE.to_owned(), replaces: None });
         }
-        files.extend(documents);
-        Ok(files)
+        // There is one for each file.
+        for (file, source) in rules.iter_mut().zip(&self.files) {
+            for name in names(file) {
+                match origins.entry(name) {
+                    // No two files have the same: it is a document's.
+                    Entry::Occupied(mut origin) => origin.get_mut().replaces = Some(source.name.clone()),
+                    Entry::Vacant(vacant) => {
+                        vacant.insert(Origin { source: source.name.clone(), replaces: None });
+                    }
+                }
+            }
+            let is_replaced =
+                |name: String| origins.get(&name).is_some_and(|origin| origin.replaces.is_some());
+            file.domain.take_if(|domain| is_replaced(domain_name(&domain.name)));
+            file.policies.retain(|policy| !is_replaced(policy_name(&policy.name)));
+        }
+        rules.extend(documents);
+        Ok(Content { rules, origins })
     }
 
     /// The same without those documents that nobody can read, and what is wrong with each of them: they may be of a version of this program that knows more.
@@ -82,4 +114,20 @@ impl Rulebook {
         }
         hasher.finalize().to_hex()[..16].to_owned()
     }
+}
+
+/// What origins call a domain.
+pub(crate) fn domain_name(name: &str) -> String {
+    format!("domain {name}")
+}
+
+/// What origins call a policy.
+pub(crate) fn policy_name(name: &str) -> String {
+    format!("policy {name}")
+}
+
+/// What origins call all that a file or a document says.
+fn names(file: &FileSpec) -> Vec<String> {
+    let domain = file.domain.iter().map(|domain| domain_name(&domain.name));
+    domain.chain(file.policies.iter().map(|policy| policy_name(&policy.name))).collect()
 }

@@ -23,7 +23,8 @@ impl Seldom {
         // Relaxed: the number stands for itself, and of several threads one swaps it.
         let next = self.next.load(Ordering::Relaxed);
         let after = now.plus(INTERVAL).ticks();
-        now.ticks() >= next
+        // A clock that was set back does not keep it silent.
+        (now.ticks() >= next || after < next)
             && self.next.compare_exchange(next, after, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 }

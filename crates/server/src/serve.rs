@@ -1,5 +1,9 @@
 //! A server from start to stop.
 
+mod checks;
+#[cfg(test)]
+mod tests;
+
 use std::fs::DirBuilder;
 use std::io;
 use std::net::SocketAddr;
@@ -11,14 +15,15 @@ use std::thread;
 use std::time::Duration;
 
 use thiserror::Error;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tollgate::policy::Problems;
 use tollgate::{Clock, EngineError, Keeper, LedgerSettings};
-use tollgate_control::{DatabaseAddress, DatabaseError, FleetSecret};
+use tollgate_control::{DatabaseAddress, DatabaseError, FleetSecret, Left};
 use tower::Service as _;
 
+use self::checks::{check_folder, check_listeners, check_protected, is_local};
 use crate::access::Access;
 use crate::admin::{self, Api, Callers, Guard, Hosts, LoadedCallers};
 use crate::client_address::AddressError;
@@ -26,9 +31,9 @@ use crate::clients::{ClientLimits, Clients};
 use crate::connection;
 use crate::control::Control;
 use crate::drain::Stopper;
-use crate::gate::Gate;
+use crate::gate::{Durable, Gate};
 use crate::memory::MemoryAccount;
-use crate::process::{self, ConnectionBudget};
+use crate::process::{self, ConnectionBudget, DescriptorUsers};
 use crate::protocol::http::WebHosts;
 use crate::protocol::{http, resp, rls};
 use crate::reload::{self, Kept, Reloaded, Rules};
@@ -36,7 +41,7 @@ use crate::room::{ConnectionLimit, ListenerLimits, Shared};
 use crate::secret::SecretError;
 use crate::settings::{AdminSettings, Listen, Settings};
 use crate::store::{Store, StoreError};
-use crate::tls::{Tls, TlsMode};
+use crate::tls::Tls;
 use crate::workers::{self, Handler, Listener, Workers};
 
 /// The listeners by name. The last is the admin listener; the others serve data.
@@ -44,8 +49,15 @@ pub(crate) const LISTENERS: [&str; 4] = ["http", "grpc", "resp", ADMIN];
 const ADMIN: &str = "admin";
 /// Connections and requests take at most this part of what counters may take, unless the operator says otherwise.
 const CONNECTIONS_MEMORY_SHARE: usize = 4;
+/// Open reservations take at most this part of what counters may take, and never more than the
+/// library's default.
+const RESERVATIONS_MEMORY_SHARE: usize = 8;
 /// With less, not even a few connections could be served.
 const CONNECTIONS_MEMORY_MIN: usize = 4 << 20;
+
+/// Connections of a listener that wait to be accepted. Where they are more, the kernel drops the SYN of every
+/// client, which sends it again after a second. The kernel caps the number at `net.core.somaxconn`.
+pub(crate) const BACKLOG: u32 = 4_096;
 
 /// How often the ledger is tended.
 const TEND_INTERVAL: Duration = Duration::from_millis(5);
@@ -53,6 +65,8 @@ const TEND_INTERVAL: Duration = Duration::from_millis(5);
 const STORE_PATIENCE: Duration = Duration::from_secs(1);
 /// How long a server that ends waits until the database knows all that is still to be told.
 const SETTLE_PATIENCE: Duration = Duration::from_secs(2);
+/// And so long until what is owed to it is on disk: a file that is locked is waited for.
+const KEEP_PATIENCE: Duration = Duration::from_secs(10);
 /// After how many of those wall time is looked at.
 const TENDS_PER_WALL_LOOK: u32 = 200;
 
@@ -79,6 +93,17 @@ pub enum ServeError {
         /// What the system said.
         source: io::Error,
     },
+    /// The directory of its database does not exist.
+    #[error("`database` names a file in the directory {}, which does not exist: make it, or name another one", .folder.display())]
+    NoFolder {
+        /// Which.
+        folder: PathBuf,
+    },
+    /// It could not be asked anything.
+    #[error(
+        "all listeners are off: nothing could be asked of this server. Set one of `http`, `grpc`, `resp` and `admin` to an address"
+    )]
+    NoListener,
     /// Its database cannot be used.
     #[error(transparent)]
     Database(#[from] DatabaseError),
@@ -165,16 +190,17 @@ pub struct Running {
 /// Starts a server. Comes back when it listens everywhere and has its rules.
 pub async fn serve(mut settings: Settings) -> Result<Running, ServeError> {
     settings.gate.addresses.check()?;
+    check_listeners(&settings)?;
     check_protected(&settings)?;
     if let Some(memory) = settings.memory {
         let callers_percent = settings.gate.engine.ledger.callers_percent;
         settings.gate.engine.ledger = LedgerSettings { callers_percent, ..LedgerSettings::with_cap(memory) };
+        let bytes_max = &mut settings.gate.engine.reservations.bytes_max;
+        *bytes_max = (memory / RESERVATIONS_MEMORY_SHARE).min(*bytes_max);
     }
-    let (tls, certificates) = Tls::load(&settings.tls, &Arc::new(Clock::new()))?;
     let (access, token_files) = Access::load(&settings.tokens)?;
-    let is_local = matches!(settings.http, Listen::At(address) if address.ip().is_loopback());
-    let web_hosts = WebHosts::new(settings.http_hosts.clone(), is_local && settings.tokens.http.is_none());
-    let gate = Gate::new(settings.gate.clone())?.with_access(access).with_web_hosts(web_hosts);
+    let gate = Gate::new(settings.gate.clone())?.with_access(access).with_web_hosts(web_hosts(&settings));
+    let (tls, certificates) = Tls::load(&settings.tls, gate.clock())?;
     gate.metrics().set_certificates(tls.expiries());
     let store = Store::open(&settings.store, settings.workers, Arc::clone(gate.clock()))?;
     let gate = match store {
@@ -215,10 +241,10 @@ pub async fn serve(mut settings: Settings) -> Result<Running, ServeError> {
     };
     let (admin, admin_tokens) = admin(&settings, &gate, control.clone())?;
     let addresses = Addresses {
-        http: starting.listen("http", settings.http, http(&gate)).await?,
-        grpc: starting.listen("grpc", settings.grpc, grpc(&gate)).await?,
-        resp: starting.listen("resp", settings.resp, redis(&gate)).await?,
-        admin: starting.listen(ADMIN, settings.admin, admin).await?,
+        http: starting.listen("http", settings.http, http(&gate))?,
+        grpc: starting.listen("grpc", settings.grpc, grpc(&gate))?,
+        resp: starting.listen("resp", settings.resp, redis(&gate))?,
+        admin: starting.listen(ADMIN, settings.admin, admin)?,
     };
     let Starting { workers, stopper, mut tasks, limits, connections, .. } = starting;
     connections.log();
@@ -282,7 +308,7 @@ impl Running {
         if let Some(durable) = self.gate.durable() {
             self.gate.return_leases(Keeper::Database).await;
             if !durable.settle(SETTLE_PATIENCE).await {
-                tracing::warn!("not all that was given back could be told to the database: it stays counted");
+                keep_owed(durable).await;
             }
         }
         if self.gate.store().is_some() {
@@ -300,6 +326,21 @@ impl Running {
         };
         self.workers.hand_out(Box::new(move || drop(tokio::spawn(give_back)))).await;
         let _ = returned.await; // Never anything but its end.
+    }
+}
+
+/// Keeps on disk what the database could not be told, and says what becomes of it.
+async fn keep_owed(durable: &Durable) {
+    match durable.keep(KEEP_PATIENCE).await {
+        Left { kept, lost: 0 } => tracing::warn!(
+            kept,
+            "the database does not take what is owed to it: kept in the data directory, to be told after the next start"
+        ),
+        Left { kept, lost } => tracing::error!(
+            kept,
+            lost,
+            "the database does not take what is owed to it, and not all of it could be kept in the data directory: bookings are lost"
+        ),
     }
 }
 
@@ -321,7 +362,7 @@ struct Starting {
 }
 
 impl Starting {
-    async fn listen(
+    fn listen(
         &mut self,
         what: &'static str,
         at: Listen,
@@ -329,7 +370,7 @@ impl Starting {
     ) -> Result<Option<SocketAddr>, ServeError> {
         let Listen::At(address) = at else { return Ok(None) };
         let refused = |source| ServeError::Listen { what, address, source };
-        let socket = TcpListener::bind(address).await.map_err(refused)?;
+        let socket = bind(address).map_err(refused)?;
         let address = socket.local_addr().map_err(refused)?;
         let door = self.tls.door(what);
         let limit = Arc::new(self.connections.limit(what, door.is_some()));
@@ -340,22 +381,20 @@ impl Starting {
     }
 }
 
-/// Refuses to serve other machines on a data listener that lets every client in. TLS alone does not help:
-/// it says who the server is, not who the client is.
-fn check_protected(settings: &Settings) -> Result<(), ServeError> {
-    let (tls, tokens) = (settings.tls.modes(), &settings.tokens);
-    for (what, at, mode, has_tokens) in [
-        ("http", settings.http, tls.http, tokens.http.is_some()),
-        ("grpc", settings.grpc, tls.grpc, tokens.grpc.is_some()),
-        ("resp", settings.resp, tls.resp, tokens.resp.is_some()),
-    ] {
-        let Listen::At(address) = at else { continue };
-        let is_open = !address.ip().to_canonical().is_loopback() && mode != TlsMode::Mutual && !has_tokens;
-        if is_open && !settings.insecure_listen {
-            return Err(ServeError::Unprotected { what, address });
-        }
-    }
-    Ok(())
+/// Listens at an address.
+fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    // A server that starts again does not wait until connections of the one before are forgotten.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
+
+/// The names and pages that the HTTP listener answers to. Where no token protects a local listener, a page whose
+/// name points to this machine is refused by its name.
+fn web_hosts(settings: &Settings) -> WebHosts {
+    let is_local = matches!(settings.http, Listen::At(address) if is_local(address));
+    WebHosts::new(settings.http_hosts.clone(), is_local && settings.tokens.http.is_none())
 }
 
 /// How many connections each listener may have, and what they may hold.
@@ -378,7 +417,8 @@ impl Connections {
         let shared = Shared { account: Arc::new(MemoryAccount::new(memory)), clients };
         let data_listeners = [settings.http, settings.grpc, settings.resp];
         let data_listeners = data_listeners.iter().filter(|&&at| at != Listen::Off).count();
-        let mut budget = ConnectionBudget::new(process::descriptors_max(), data_listeners);
+        let users = DescriptorUsers { workers: settings.workers, store_nodes: settings.store.named_nodes() };
+        let mut budget = ConnectionBudget::new(process::descriptors_max(), users, data_listeners);
         let wanted = settings.connections_max;
         budget.data = wanted.unwrap_or(process::CONNECTIONS_MAX_DEFAULT).min(budget.data);
         Ok(Connections { shared, budget, wanted, per_client: settings.connections_per_client })
@@ -467,8 +507,12 @@ async fn open_control(settings: &Settings, gate: &Arc<Gate>) -> Result<Option<Ar
     let address = settings.database_address();
     let folder = match &address {
         DatabaseAddress::Off => return Ok(None),
-        DatabaseAddress::Sqlite(path) => path.parent().filter(|folder| !folder.as_os_str().is_empty()),
-        DatabaseAddress::Postgres(_) => Some(&*settings.data),
+        // A directory that an operator names and that is not there is most often misspelt.
+        DatabaseAddress::Sqlite(path) if path.parent() != Some(&*settings.data) => {
+            check_folder(path)?;
+            None
+        }
+        DatabaseAddress::Sqlite(_) | DatabaseAddress::Postgres(_) => Some(&*settings.data),
     };
     if let Some(folder) = folder {
         let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
@@ -527,15 +571,16 @@ fn redis(gate: &Arc<Gate>) -> Handler {
 fn tend(gate: &Arc<Gate>, tending: &Arc<AtomicBool>) -> io::Result<()> {
     let (gate, tending) = (Arc::clone(gate), Arc::clone(tending));
     let tend = move || {
-        let mut tends = 0_u32;
+        let (mut tends, mut guard) = (0_u32, gate.clock().guard());
         while tending.load(Ordering::Relaxed) {
             // First: who has stood still may not be counted any more, and leases again as soon as it is tended.
             gate.count_nodes();
             gate.engine().tend(gate.now());
+            gate.end_switches();
             gate.ring();
             tends = tends.wrapping_add(1);
             if tends.is_multiple_of(TENDS_PER_WALL_LOOK) {
-                gate.clock().follow_wall_time();
+                gate.follow_wall_time(&mut guard);
                 gate.tell_hot_keys();
             }
             thread::sleep(TEND_INTERVAL);

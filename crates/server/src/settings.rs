@@ -99,7 +99,7 @@ pub struct Settings {
     pub connections_max: Option<usize>,
     /// Of these, connections of one client; half of them unless the operator says otherwise.
     pub connections_per_client: Option<usize>,
-    /// New connections of one client, on all listeners together.
+    /// New connections of one client: on all data listeners together, and as many on the admin listener.
     pub connection_rate_per_client: Option<AdminRate>,
     /// Networks that the limits per client do not apply to.
     pub connections_per_client_exempt: Vec<IpNet>,

@@ -14,6 +14,7 @@ use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
+use tollgate_http2::frame::{Head, flag, kind};
 
 use crate::room::Room;
 
@@ -40,6 +41,42 @@ pub(crate) struct Stream<I = Io> {
 pub(crate) async fn close<S: AsyncWrite + Unpin>(stream: &mut S, time_max: Duration) -> io::Result<()> {
     tokio::time::timeout(time_max, stream.shutdown()).await?
 }
+
+/// Implements [`AsyncWrite`] for a connection that changes nothing of what is written: its field `io` gets all of it.
+macro_rules! write_through {
+    ($connection:ident) => {
+        impl<I: AsyncWrite + Unpin> AsyncWrite for $connection<I> {
+            fn poll_write(
+                self: Pin<&mut Self>,
+                context: &mut Context<'_>,
+                bytes: &[u8],
+            ) -> Poll<io::Result<usize>> {
+                Pin::new(&mut self.get_mut().io).poll_write(context, bytes)
+            }
+
+            fn poll_write_vectored(
+                self: Pin<&mut Self>,
+                context: &mut Context<'_>,
+                slices: &[std::io::IoSlice<'_>],
+            ) -> Poll<io::Result<usize>> {
+                Pin::new(&mut self.get_mut().io).poll_write_vectored(context, slices)
+            }
+
+            fn is_write_vectored(&self) -> bool {
+                self.io.is_write_vectored()
+            }
+
+            fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+                Pin::new(&mut self.get_mut().io).poll_flush(context)
+            }
+
+            fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+                Pin::new(&mut self.get_mut().io).poll_shutdown(context)
+            }
+        }
+    };
+}
+pub(crate) use write_through;
 
 /// What carries the bytes of clients.
 pub(crate) enum Io {
@@ -98,6 +135,19 @@ impl<I: AsyncRead + Unpin> Stream<I> {
             }
         }
     }
+
+    /// Waits for the first frame after the preface of HTTP/2, and says whether it is SETTINGS. What the client has said so far is
+    /// still there to be read. An error if the client has gone.
+    pub(crate) async fn begins_with_settings(&mut self) -> io::Result<bool> {
+        loop {
+            if let Some(head) = self.head.get(PREFACE.len()..).and_then(Head::read) {
+                return Ok(head.kind == kind::SETTINGS && !head.has(flag::ACK));
+            }
+            if self.io.read_buf(&mut self.head).await? == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+    }
 }
 
 impl<I: AsyncRead + Unpin> AsyncRead for Stream<I> {
@@ -117,31 +167,7 @@ impl<I: AsyncRead + Unpin> AsyncRead for Stream<I> {
     }
 }
 
-impl<I: AsyncWrite + Unpin> AsyncWrite for Stream<I> {
-    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().io).poll_write(context, bytes)
-    }
-
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        slices: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().io).poll_write_vectored(context, slices)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.io.is_write_vectored()
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().io).poll_flush(context)
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().io).poll_shutdown(context)
-    }
-}
+write_through!(Stream);
 
 impl AsyncRead for Io {
     fn poll_read(

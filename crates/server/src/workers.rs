@@ -17,6 +17,8 @@ use tollgate::Clock;
 
 use crate::drain::Drain;
 use crate::room::{ConnectionLimit, Room};
+use crate::seldom::Seldom;
+use crate::serve::{BACKLOG, LISTENERS};
 use crate::stream::{Peer, Stream};
 use crate::tls::Door;
 
@@ -24,6 +26,9 @@ use crate::tls::Door;
 const HANDED_OUT_MAX: usize = 256;
 /// The system has no more file descriptors or memory: trying again at once would only burn the processor.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// How many connections are accepted after SIGTERM: as many as the backlog holds.
+const LATE_MAX: u32 = BACKLOG;
 
 /// What becomes of a connection.
 pub(crate) type Handler =
@@ -103,25 +108,39 @@ pub(crate) struct Listener {
 /// Accepts connections and hands them to the workers, until the server stops. A connection that a limit
 /// refuses is closed at once.
 pub(crate) async fn accept(listener: Listener, workers: Arc<Workers>, mut drain: Drain) {
+    let (not_accepted, mut suppressed) = (Seldom::default(), 0_u64);
+    let mut late = 0;
     loop {
         let accepted = async {
             let place = listener.limit.wait_for_place().await;
             (place, listener.socket.accept().await)
         };
         let (place, accepted) = tokio::select! {
+            biased;
             accepted = accepted => accepted,
             () = drain.begun() => return,
         };
+        // Clients that have connected before the server stops, and only they, are still served.
+        late += u32::from(drain.has_begun());
+        if late > LATE_MAX {
+            return;
+        }
         let (stream, peer) =
             match accepted.and_then(|(stream, address)| Ok((stream.into_std()?, Peer { address }))) {
                 Ok(accepted) => accepted,
                 Err(error) => {
-                    tracing::warn!(%error, "cannot accept a connection");
+                    if not_accepted.is_to_be_told(listener.clock.steady()) {
+                        let listener = LISTENERS[listener.limit.listener()];
+                        tracing::warn!(%error, listener, suppressed, "cannot accept a connection");
+                        suppressed = 0;
+                    } else {
+                        suppressed += 1;
+                    }
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                     continue;
                 }
             };
-        let room = match listener.limit.admit(place, peer.address.ip(), listener.clock.now()) {
+        let room = match listener.limit.admit(place, peer.address.ip(), listener.clock.steady()) {
             Ok(room) => Arc::new(room),
             Err(refusal) => {
                 tracing::debug!(client = %peer.address, reason = refusal.name(), "connection refused");

@@ -13,7 +13,7 @@ pub mod slots;
 use std::sync::Arc;
 
 use thiserror::Error;
-use tollgate_core::{Cost, Decision, Holder, LeaseRest, SharedLimit, Span, Time};
+use tollgate_core::{Cost, Decision, Holder, LeaseRest, SettleOnce, SharedLimit, Span, Time};
 
 /// Whose counter, everywhere in a fleet: a keyed hash of the key and of the shape of its limit, 128 bits of it. User input can neither
 /// collide nor choose where it is kept.
@@ -103,6 +103,8 @@ pub enum Act {
     },
     /// Gives back what is left of a lease.
     Return(LeaseRest),
+    /// Settles a reservation, or repeats a booking or refund that was certainly not done: once, however often it is sent.
+    Settle(SettleOnce),
 }
 
 /// What an authority answers.
@@ -144,21 +146,35 @@ pub enum Failure {
     /// No answer in time. What is granted after all is given back.
     #[error("no answer in time")]
     TimedOut,
-    /// There is no connection, or it broke.
+    /// There is no connection. Nothing was done.
     #[error("out of reach")]
     Unreachable,
     /// Nothing was asked: it has failed too often of late.
     #[error("not asked: it has failed too often of late")]
     NotAsked,
-    /// It answered that it cannot.
+    /// It answered that it cannot. Nothing that it was asked to write down will be.
     #[error("it cannot answer")]
     Refused,
     /// Nothing was asked: too many are waiting already.
     #[error("not asked: too many are waiting")]
     Crowded,
+    /// It answered that it cannot now. Nothing was done.
+    #[error("it cannot answer now")]
+    NotNow,
+    /// The connection broke after the question was sent.
+    #[error("the connection broke")]
+    Lost,
 }
 
 impl Failure {
+    /// Whether nothing was done, and nothing will be.
+    pub fn is_undone(self) -> bool {
+        match self {
+            Failure::Unreachable | Failure::NotAsked | Failure::Crowded | Failure::NotNow => true,
+            Failure::TimedOut | Failure::Refused | Failure::Lost => false,
+        }
+    }
+
     /// In a word, for metrics.
     pub fn name(self) -> &'static str {
         match self {
@@ -167,6 +183,8 @@ impl Failure {
             Failure::NotAsked => "not_asked",
             Failure::Refused => "refused",
             Failure::Crowded => "crowded",
+            Failure::NotNow => "not_now",
+            Failure::Lost => "lost",
         }
     }
 }

@@ -18,4 +18,4 @@ mod tests;
 
 pub use census::{Census, Counted, PRESENT_FOR};
 pub use purse::{Granted, Purse, Spent, Terms};
-pub use purses::{Errand, LeaseStats, Leased, Purses, PursesSettings, Wanted};
+pub use purses::{Errand, LeaseStats, Leased, Purses, PursesSettings, UnconfirmedStats, Wanted};

@@ -4,8 +4,8 @@
 //! depends on the limit alone, and nobody outside can tell. States of configured rules and states of limits that callers bring
 //! along have a [`partition`] of the memory each.
 //!
-//! **At the cap** a key makes room that has used little of its limit, never one that is near it. Where no key may go, new keys
-//! share [`coarse`] counters. `docs/adr/0001-eviction.md` says why.
+//! **At the cap** a key makes room that has used little of its limit, never one that has used an eighth. Where no key may go,
+//! new keys share [`coarse`] counters. `docs/adr/0001-eviction.md` says why.
 
 mod all_or_nothing;
 mod charge;
@@ -27,7 +27,7 @@ pub use key::Key;
 use key::KeyHasher;
 use partition::Partition;
 
-use crate::table::{Level, Table, Tag};
+use crate::table::{Level, Tag, Word};
 
 /// How many keys of a batch are being fetched from memory while one is decided: enough to hide its latency, and no more
 /// than a core can have under way.
@@ -126,7 +126,7 @@ pub struct Stats {
     /// Idle keys forgotten, which costs nobody anything.
     pub reclaimed: u64,
     /// Keys forgotten because the cap was reached although they had used something: each has gained at most that, and had used
-    /// less than seven eighths of its limit.
+    /// less than an eighth of its limit.
     pub evicted: u64,
     /// Decisions on new keys by a counter that they share with others, because the cap was reached and no key could be forgotten.
     pub coarse: u64,
@@ -340,29 +340,32 @@ impl Ledger {
     }
 }
 
-/// Decides a charge on a state of one word.
-struct DecideWord<'a> {
-    table: &'a Table,
+/// Decides a charge on a key that has a slot in the table.
+struct DecideKnown<'a> {
+    partition: &'a Partition,
     decision: &'a mut Decision,
     charge: &'a Charge<'a>,
     now: Time,
 }
 
-impl PackedVisitor for DecideWord<'_> {
-    /// False if there is no room for a new key, and nothing was decided.
-    type Answer = bool;
+impl PackedVisitor for DecideKnown<'_> {
+    type Answer = ();
 
     #[inline]
-    fn visit<A: Packed>(self, algorithm: &A, shape: u64) -> bool {
+    fn visit<A: Packed>(self, algorithm: &A, shape: u64) {
         let Charge { key, cost, intent, .. } = *self.charge;
         let ask = Ask { cost, now: key.time_of(algorithm, self.now), intent };
         let moment = algorithm.moment(ask.now);
-        let next = |word| algorithm.next_word(word, ask, moment);
-        let (tag, now) = (key.tag_of(shape), self.now.ticks());
-        let Some(seen) = self.table.apply(tag, now, next) else { return false };
-        *self.decision = algorithm.decide_word(seen.state, ask, moment);
-        self.table.mark(tag, &seen, Level::of(self.decision));
-        true
+        let tag = key.tag_of(shape);
+        let mut next = |state| {
+            let after = algorithm.next_word(state, ask, moment)?;
+            Some(Word::new(after, Level::of(algorithm.used_part(after, ask.now))))
+        };
+        let Some(seen) = self.partition.words.apply_known(tag, &mut next) else {
+            return self.partition.decide_unknown(self.decision, self.charge, self.now);
+        };
+        // Last, and where it is wanted: a copy in larger pieces makes the processor wait.
+        algorithm.decide_word_into(self.decision, seen.before, ask, moment);
     }
 }
 

@@ -9,7 +9,7 @@
 //! `now`: forgetting it is free) or empty. As the table fills, every new key does a share of the [`upkeep`]: first
 //! idle keys are swept out, and when that is not enough the table grows by a quarter ([`growth`]). A table that
 //! may not grow any more lets the key nearby go that has used the least part of its limit ([`eviction`], [`level`]), and
-//! counts it. If all keys nearby are near their limits, the new key gets no slot.
+//! counts it. If all keys nearby have used an eighth of theirs, the new key gets no slot.
 
 mod arena;
 mod counters;
@@ -25,11 +25,11 @@ use arena::Arena;
 pub use arena::prefetch;
 use counters::{SlotCount, Tally};
 use geometry::Geometry;
-use line::{Changed, Found, Line, Occupant, SLOTS};
+use line::{Found, Line, Occupant, SLOTS};
 use locks::{Held, Locks};
 
-pub(crate) use level::Level;
-pub(crate) use line::Tag;
+pub(crate) use level::{Level, Word};
+pub(crate) use line::{Seen, Tag};
 
 use crate::ledger::LedgerError;
 use crate::sync::{self, AtomicBool, AtomicU64, Ordering, Wait};
@@ -74,24 +74,12 @@ struct Place {
     slot: usize,
 }
 
-/// What [`Table::apply`] has seen of a key.
-pub(crate) struct Seen {
-    /// The state that the last step was applied to; zero if the key was not known.
-    pub(crate) state: u64,
-    /// Where the key stands now, if it has a slot, and at which level.
-    at: Option<(Place, Level)>,
-}
-
-impl Seen {
-    const NOTHING: Seen = Seen { state: 0, at: None };
-}
-
 /// A slot that a new key may have.
 struct Room {
     line: usize,
     slot: usize,
-    /// The state, if it is that of an idle key.
-    idle: Option<u64>,
+    /// The word, if it is that of an idle key.
+    idle: Option<Word>,
 }
 
 enum Probe {
@@ -142,60 +130,50 @@ impl Table {
     }
 
     /// Applies `step` to the state of `tag`: it sees the state (zero if the key is not known), and what it answers, if
-    /// anything, is stored. It may be called more than once; the last call counts. Returns the state that call saw, from
-    /// which everything else about it can be told: a pure step needs to carry nothing out of the loop. None if the key is new
-    /// and there is no room for it: nothing is stored then.
-    ///
-    /// Whoever stores something calls [`Table::mark`] next, so that the table knows whom to spare.
+    /// anything, is stored. It may be called more than once; the last call counts. Says which state that call saw and what
+    /// became of it: a pure step needs to carry nothing out of the loop. None if the key is new and there is no room for it:
+    /// nothing is stored then.
     #[inline]
-    pub(crate) fn apply(&self, tag: Tag, now: u64, mut step: impl FnMut(u64) -> Option<u64>) -> Option<Seen> {
-        if let Some(place) = self.locate(tag)
-            && let Some(changed) = self.arena.line(place.line).change(place.slot, tag, &mut step)
-        {
-            let Changed { state, level } = changed;
-            return Some(Seen { state, at: Some((place, level)) });
-        }
-        self.apply_to_unknown(tag, now, &mut step)
+    pub(crate) fn apply(
+        &self,
+        tag: Tag,
+        now: u64,
+        mut step: impl FnMut(u64) -> Option<Word>,
+    ) -> Option<Seen> {
+        self.apply_known(tag, &mut step).or_else(|| self.apply_unknown(tag, now, &|| 0, &mut step))
     }
 
     /// As [`Table::apply`], for steps that store nothing where the key is not known: there is always room for them.
     #[inline]
-    pub(crate) fn update(&self, tag: Tag, now: u64, step: impl FnMut(u64) -> Option<u64>) -> u64 {
-        self.apply(tag, now, step).map_or(0, |seen| seen.state)
+    pub(crate) fn update(&self, tag: Tag, now: u64, step: impl FnMut(u64) -> Option<Word>) -> u64 {
+        self.apply(tag, now, step).map_or(0, |seen| seen.before)
     }
 
-    /// Notes how much of its limit a key has used that was just decided on.
+    /// The fast path of [`Table::apply`]. None if the key is new, or is moving just now.
     #[inline]
-    pub(crate) fn mark(&self, tag: Tag, seen: &Seen, level: Level) {
-        if let Some((place, marked)) = &seen.at
-            && marked.gives_way_to(level)
-            && !self.arena.line(place.line).mark(place.slot, tag, *marked, level)
-        {
-            self.mark_again(tag, level);
-        }
+    pub(crate) fn apply_known(&self, tag: Tag, step: &mut impl FnMut(u64) -> Option<Word>) -> Option<Seen> {
+        let Place { line, slot } = self.locate(tag)?;
+        self.arena.line(line).change(slot, tag, step)
     }
 
-    /// Marks a key that has moved since it was seen, or that another thread has marked meanwhile. Once: the next decision does it
-    /// if it moves again.
-    #[cold]
-    fn mark_again(&self, tag: Tag, level: Level) {
-        let Some(Place { line, slot }) = self.locate(tag) else { return };
-        let line = self.arena.line(line);
-        let marked = line.level(slot);
-        if marked.gives_way_to(level) {
-            line.mark(slot, tag, marked, level);
-        }
-    }
-
-    /// Where the slot of `tag` is, if it is found without a lock.
+    /// Where the slot of `tag` is, if it is found without a lock. Most keys stand in their home line.
     #[inline]
     fn locate(&self, tag: Tag) -> Option<Place> {
-        let home = self.geometry().home(tag);
-        for line in home..=home + DISPLACEMENT_MAX {
-            match self.arena.line(line).find(tag) {
-                Found::Slot(slot) => return Some(Place { line, slot }),
-                Found::NotHere { ends: true } => return None,
-                Found::NotHere { ends: false } => {}
+        let line = self.geometry().home(tag);
+        match self.arena.line(line).slot_of(tag) {
+            Some(slot) => Some(Place { line, slot }),
+            None => self.locate_away(tag, line),
+        }
+    }
+
+    #[inline(never)]
+    fn locate_away(&self, tag: Tag, home: usize) -> Option<Place> {
+        let mut line = home;
+        // A line with an empty slot has never passed a key on.
+        while line < home + DISPLACEMENT_MAX && !self.arena.line(line).has_empty() {
+            line += 1;
+            if let Some(slot) = self.arena.line(line).slot_of(tag) {
+                return Some(Place { line, slot });
             }
         }
         None
@@ -215,9 +193,9 @@ impl Table {
             match self.probe(tag, home, 0, &mut held) {
                 Probe::Here(Place { line, slot }) => {
                     let line = self.arena.line(line);
-                    let state = line.take(slot);
+                    let word = line.take(slot);
                     self.slots_in_use.add(home, -isize::from(line.leave(slot)));
-                    return state;
+                    return word.map(Word::state);
                 }
                 Probe::Absent(_) => return None,
                 Probe::Blocked => {}
@@ -232,7 +210,7 @@ impl Table {
         let lines = self.geometry().lines_in_use() as usize + DISPLACEMENT_MAX;
         for line in (0..lines).map(|line| self.arena.line(line)) {
             let occupants = (0..SLOTS).filter_map(|slot| line.read(slot));
-            occupants.for_each(|Occupant { tag, state, .. }| visit(tag, state));
+            occupants.for_each(|Occupant { tag, word }| visit(tag, word.state()));
         }
     }
 
@@ -253,29 +231,34 @@ impl Table {
         Geometry::unpack(self.geometry.load(Ordering::Acquire), self.lines_max)
     }
 
-    /// The slow path: the key is new, or was moving when it was searched for. Compiled once, for any step.
+    /// The slow path of [`Table::apply`]: the key is new, or was moving when it was searched for. A key that is not known
+    /// has the state `start`. Compiled once, for any step.
     #[cold]
-    fn apply_to_unknown(
+    pub(crate) fn apply_unknown(
         &self,
         tag: Tag,
         now: u64,
-        mut step: &mut dyn FnMut(u64) -> Option<u64>,
+        start: &dyn Fn() -> u64,
+        mut step: &mut dyn FnMut(u64) -> Option<Word>,
     ) -> Option<Seen> {
         let mut wait = Wait::default();
         loop {
             let (home, mut held) = self.hold_home(tag);
             let mut must_grow = false;
             match self.probe(tag, home, now, &mut held) {
-                Probe::Here(place) => {
-                    let line = self.arena.line(place.line);
-                    if let Some(Changed { state, level }) = line.change(place.slot, tag, &mut step) {
-                        return Some(Seen { state, at: Some((place, level)) });
+                Probe::Here(Place { line, slot }) => {
+                    let line = self.arena.line(line);
+                    if let Some(seen) = line.change(slot, tag, &mut step) {
+                        return Some(seen);
                     }
                     // Under the lock, only a word that by chance equals the tag can look like none. Start it anew.
-                    line.own(place.slot, tag, line.level(place.slot), 0);
+                    line.own(slot, Occupant { tag, word: Word::UNUSED });
                 }
                 Probe::Absent(room) => {
-                    let Some(state) = step(0) else { return Some(Seen::NOTHING) };
+                    let before = start();
+                    let Some(word) = step(before) else {
+                        return Some(Seen { before, after: before });
+                    };
                     sync::gap(); // Others may wake the idle key whose slot this is.
                     must_grow = room.is_none() && self.geometry().can_grow();
                     if !must_grow && !self.makes_room(room.as_ref(), home, now, &mut held) {
@@ -283,11 +266,10 @@ impl Table {
                         self.keep_up(now, home);
                         return None;
                     }
-                    if let Some(room) = room.filter(|room| self.place(tag, state, room, home)) {
+                    if room.is_some_and(|room| self.place(Occupant { tag, word }, &room, home)) {
                         drop(held);
                         self.keep_up(now, home);
-                        let place = Place { line: room.line, slot: room.slot };
-                        return Some(Seen { state: 0, at: Some((place, Level::LOWEST)) });
+                        return Some(Seen { before, after: word.state() });
                     }
                 }
                 Probe::Blocked => {}
@@ -347,8 +329,8 @@ impl Table {
     /// A slot that a new key may have: one that is idle or gone rather than an empty one.
     fn room_in(line: &Line, index: usize, now: u64) -> Option<Room> {
         let idle = (0..SLOTS).find_map(|slot| match line.read(slot) {
-            Some(Occupant { state, .. }) => {
-                (state <= now).then_some(Room { line: index, slot, idle: Some(state) })
+            Some(Occupant { word, .. }) => {
+                (word.state() <= now).then_some(Room { line: index, slot, idle: Some(word) })
             }
             None => line.is_gone(slot).then_some(Room { line: index, slot, idle: None }),
         });
@@ -357,7 +339,7 @@ impl Table {
     }
 
     /// Gives the room found to the new key. False if it is no longer to be had.
-    fn place(&self, tag: Tag, state: u64, room: &Room, home: usize) -> bool {
+    fn place(&self, occupant: Occupant, room: &Room, home: usize) -> bool {
         let line = self.arena.line(room.line);
         if let Some(idle) = room.idle {
             if !line.take_if(room.slot, idle) {
@@ -365,7 +347,7 @@ impl Table {
             }
             self.tally.add_reclaimed(home);
         }
-        self.slots_in_use.add(home, isize::from(line.own(room.slot, tag, Level::LOWEST, state)));
+        self.slots_in_use.add(home, isize::from(line.own(room.slot, occupant)));
         true
     }
 }

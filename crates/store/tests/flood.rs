@@ -4,8 +4,8 @@
 #![allow(clippy::panic, clippy::unwrap_used)] // A test stops at the first surprise.
 
 use tollgate_core::{
-    Concurrency, Cost, FixedWindow, LeakyBucket, LeakyQueue, Limit, OldestCounts, Outcome, Rate, SlidingLog,
-    SlidingWindow, Span, SubWindows, Time, TokenBucket,
+    Concurrency, Cost, FixedWindow, LeakyBucket, LeakyQueue, Limit, OldestCounts, Outcome, Rate, Refund,
+    SlidingLog, SlidingWindow, Span, SubWindows, Time, TokenBucket,
 };
 use tollgate_store::{Charge, Key, Ledger, LedgerSettings};
 
@@ -115,6 +115,61 @@ fn keys_at_a_limit_of_one_free_no_key_at_its_limit_and_are_not_freed() {
     }
 }
 
+/// Keys that have used half of their limit count as well as keys that have used all of it.
+#[test]
+fn keys_at_a_limit_of_one_reset_no_key_that_has_used_half_of_its_limit() {
+    let ledger = ledger(1 << 20);
+    let mut half_used = Vec::new();
+    for (at, limit) in PERIODS.iter().flat_map(|(_, period)| limits(6, *period)).enumerate() {
+        for number in 0..5 {
+            let key = key(&ledger, &format!("half {at}"), number);
+            assert_eq!((0..3).filter(|_| take(&ledger, key, &limit)).count(), 3);
+            half_used.push((key, limit.clone()));
+        }
+    }
+    let flood = limits(1, 86_400 * SECOND);
+    for number in 0..FLOOD {
+        take(&ledger, key(&ledger, "flood", number), &flood[usize::try_from(number).unwrap() % flood.len()]);
+    }
+    let stats = ledger.stats();
+    assert!(stats.coarse > 0 && stats.refused > 0, "{stats:?}");
+    for (key, limit) in half_used {
+        assert_eq!(ledger.used(key, &limit, NOW), 3, "{limit:?}");
+    }
+}
+
+/// A peek at a new key stores nothing, so nothing has to go for it.
+#[test]
+fn peeks_at_new_keys_evict_nothing_and_store_nothing() {
+    let ledger = ledger(1 << 20);
+    for limit in limits(1_000, 86_400 * SECOND) {
+        for number in 0..FLOOD / 4 {
+            take(&ledger, key(&ledger, "old", number), &limit);
+        }
+    }
+    let before = ledger.stats();
+    assert!(before.evicted > 0, "the ledger is full: {before:?}");
+    for limit in limits(1_000, 86_400 * SECOND) {
+        for number in 0..FLOOD / 4 {
+            ledger.decide(&Charge::peek(key(&ledger, "new", number), &limit, Cost::ONE), NOW);
+        }
+    }
+    assert_eq!(ledger.stats(), before);
+}
+
+/// Units that come back free the slot for new keys: reserving and settling for nothing must not fill the table.
+#[test]
+fn a_key_whose_units_came_back_makes_room_for_new_keys() {
+    let ledger = ledger(1 << 20);
+    let window = &limits(1, 86_400 * SECOND)[3];
+    for number in 0..FLOOD {
+        let key = key(&ledger, "refunded", number);
+        assert!(take(&ledger, key, window), "{number}");
+        ledger.give_back(key, window, Refund::at_once(1, NOW));
+    }
+    assert_eq!(ledger.stats().coarse, 0);
+}
+
 /// What gives way when no memory suffices: a new client shares a counter with others, and is not locked out.
 #[test]
 fn a_new_client_is_counted_with_others_when_all_memory_is_used_up() {
@@ -131,6 +186,35 @@ fn a_new_client_is_counted_with_others_when_all_memory_is_used_up() {
             served += usize::from(admitted > 0);
         }
         assert!(served > 100, "{served} of 200 new clients were served under {limit:?}");
+    }
+}
+
+/// A client may be counted with others first, and get a slot of its own when other keys are reset.
+#[test]
+fn a_new_client_that_gets_a_slot_of_its_own_later_gets_no_more_than_its_limit() {
+    // Many limits, so that their groups are not used up before the table is full.
+    let days: Vec<Limit> = (0..8).map(|at| limits(1, 86_400 * SECOND + at)[0].clone()).collect();
+    for limit in &limits(100, 60 * SECOND)[..5] {
+        let ledger = ledger(1 << 20);
+        let flood = || (0..FLOOD).map(|number| key(&ledger, "flood", number)).zip(days.iter().cycle());
+        flood().for_each(|(key, one_a_day)| {
+            take(&ledger, key, one_a_day);
+        });
+        let clients: Vec<Key> = (0..200).map(|number| key(&ledger, "new", number)).collect();
+        let used_by = |client: &Key| (0..60).filter(|_| take(&ledger, *client, limit)).count() as u64;
+        let used: Vec<u64> = clients.iter().map(used_by).collect();
+        assert!(used.contains(&60), "{used:?}");
+        let without_slot = clients.iter().filter(|client| ledger.used(**client, limit, NOW) == 0).count();
+        assert!(without_slot > 100, "{without_slot} of 200 have no slot of their own");
+        flood().for_each(|(key, one_a_day)| {
+            ledger.reset(key, one_a_day);
+        });
+        for (client, used) in clients.into_iter().zip(used) {
+            let seen = ledger.decide(&Charge::peek(client, limit, Cost::ZERO), NOW).remaining;
+            let more = use_up(&ledger, client, limit);
+            assert_eq!(seen, more, "a peek says what is left under {limit:?}");
+            assert!(used + more <= 101, "{used} and {more} of 100 under {limit:?}"); // A queue has one place more.
+        }
     }
 }
 
@@ -243,6 +327,25 @@ mod whole_states {
         let released = permits.iter().filter(|(key, holder)| ledger.release(*key, concurrency, *holder, NOW));
         assert_eq!(released.count(), permits.len());
         assert!(acquire(30_000).1.is_some(), "there is room again");
+    }
+
+    #[test]
+    fn a_new_client_that_gets_room_later_gets_no_more_than_its_limit() {
+        let ledger = ledger(2 << 20);
+        let (day, minute) = (limits(5, 86_400 * SECOND), limits(100, 60 * SECOND));
+        let acquire = |number| ledger.acquire(key(&ledger, "holders", number), &day[7], Cost::ONE, NOW).1;
+        for (at, limit) in minute.iter().enumerate().skip(5).take(2) {
+            let permits: Vec<_> = (0..20_000).map_while(|number| Some((number, acquire(number)?))).collect();
+            let client = key(&ledger, "new", at as u64);
+            let used = use_up(&ledger, client, limit);
+            assert!((1..=100).contains(&used), "{used}");
+            assert_eq!(ledger.used(client, limit, NOW), 0, "it has room of its own already");
+            for (number, holder) in permits {
+                assert!(ledger.release(key(&ledger, "holders", number), &day[7], holder, NOW));
+            }
+            let more = use_up(&ledger, client, limit);
+            assert!(used + more <= 100, "{used} and {more} of 100 under {limit:?}");
+        }
     }
 
     /// Holders of one key want more memory than all whole states have.

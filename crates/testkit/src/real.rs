@@ -19,6 +19,7 @@ mod tollgate;
 mod upstream;
 mod venv;
 mod wait;
+mod wall_time;
 
 pub use detour::Detour;
 pub use envoy::{Envoy, Gateway, Place};
@@ -30,3 +31,4 @@ pub use tollgate::{Launch, Tollgate};
 pub use upstream::Upstream;
 pub use venv::{python, python_for, tool};
 pub use wait::{holds_within, until};
+pub use wall_time::WallTime;

@@ -25,7 +25,8 @@ impl Timeline {
 
     /// That of scripts inside Redis, at this tick.
     pub fn shared(tick: Tick) -> Timeline {
-        let end_us: u64 = 1 << 52;
+        // Scripts count to 2^53. Processes read the moments of Redis as nanoseconds, which end sooner.
+        let end_us = Time::MAX.ticks() / 1_000;
         let end = end_us / tick.length_us() - 1;
         Timeline {
             tick,

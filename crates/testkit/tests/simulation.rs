@@ -17,6 +17,9 @@ fn check(part: u64) {
     assert!(total.spent_of_leases > 8 * PART, "{total}");
     assert!(total.returned > PART, "{total}");
     assert!(total.denied > PART, "{total}");
+    assert!(total.undone > PART, "{total}");
+    assert!(total.booked > PART, "{total}");
+    assert!(total.resets > PART / 4, "{total}");
 }
 
 #[test]

@@ -78,6 +78,15 @@ impl Tollgate {
 }
 
 impl Contender for OneByOne {
+    /// Ours forgets keys that are idle: so many units take most of an hour to come back.
+    fn fill(&self, segment: Segment<'_>) {
+        let Tollgate { ledger, limit, clock } = &*self.0;
+        let now = clock.now();
+        segment.bytes().for_each(|key| {
+            ledger.decide(&Charge::take(ledger.key(key), limit, Cost::new(1_000)), now);
+        });
+    }
+
     fn take_each(&self, segment: Segment<'_>, _: Sharing) -> u64 {
         let Tollgate { ledger, clock, .. } = &*self.0;
         let now = clock.now();

@@ -7,7 +7,7 @@ use crate::table::{Column, Table, shown};
 use crate::{moment, subject};
 
 /// What a key has left, limit by limit.
-pub(super) fn state(asked: &Value, said: &Value) -> String {
+pub(super) fn state(asked: &Value, said: &Value, now: Timestamp) -> String {
     let verdict =
         if said["allowed"].as_bool() == Some(true) { "would be allowed" } else { "would be denied" };
     let retry = match said["retry_after"].as_f64() {
@@ -15,6 +15,9 @@ pub(super) fn state(asked: &Value, said: &Value) -> String {
         None => String::new(),
     };
     let text = format!("{}: {verdict}{retry}\n", shown(&subject::told(asked)));
+    if let Some(act) = said["act"].as_object().filter(|act| act["act"] == "ban" && act["active"] == true) {
+        return format!("{text}{}\n", what(&Value::Object(act.clone()), now));
+    }
     let decisions = said["decisions"].as_array().map_or(&[][..], Vec::as_slice);
     if decisions.is_empty() {
         return format!("{text}No limit applies.\n");

@@ -74,13 +74,12 @@ fn reads_and_refusals_are_recorded_in_the_log() {
     assert_eq!(reader.put("/quotas/acme", &json!({ "tier": "gold" })).status, 403);
     assert_eq!(Api::with_token(&server, "wrong-0123456789abcdef").get("/nodes").status, 401);
     let line = |message: &str, status: u64| {
-        server.wait_for_log(message);
-        let logs = server.logs();
-        let lines = logs.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-        let mut lines = lines.map(|line| line.to_string());
-        let found =
-            lines.find(|line| line.contains(message) && line.contains(&format!("\"status\":{status}")));
-        found.unwrap_or_else(|| panic!("{message} {status} is not in {logs}"))
+        until(&format!("{message} {status} is in the log"), || {
+            let logs = server.logs();
+            let lines = logs.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+            let mut lines = lines.map(|line| line.to_string());
+            lines.find(|line| line.contains(message) && line.contains(&format!("\"status\":{status}")))
+        })
     };
     for (message, status, parts) in [
         ("\"admin request\"", 404, ["rita", "reader", "GET", "/admin/v1/quotas/acme", "127.0.0.1"]),

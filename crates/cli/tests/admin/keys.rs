@@ -25,7 +25,7 @@ pub(crate) fn are_banned_and_boosted(api: &Api<'_>) {
             (&told["act"], &told["active"], &told["reason"]),
             (&json!("ban"), &json!(true), &json!("guessing"))
         );
-        assert_eq!(api.check(&question), 429);
+        assert_eq!(api.check(&question), 403);
         let seen = json_of(&api.post("/keys/inspect", &question));
         assert_eq!((&seen["allowed"], &seen["act"]["id"]), (&json!(false), &json!(id)), "{seen}");
         let listed = api.read("/keys");
@@ -38,6 +38,24 @@ pub(crate) fn are_banned_and_boosted(api: &Api<'_>) {
         assert_eq!(api.delete(&format!("/keys/{id}")).status, 200);
         assert_eq!(api.check(&question), 429, "three again, and six were taken");
         assert_eq!(refusal(&api.delete(&format!("/keys/{id}"))), (404, "not-found".to_owned()));
+    }
+    assert_eq!(api.read("/keys")["items"], json!([]));
+    for (question, warned) in [
+        (of_policy("search", "mallory"), 0),
+        (of_policy("serach", "mallory"), 1),
+        (of_tenant("mallory"), 0),
+        (
+            json!({ "domain": "shpo", "descriptors": [{ "entries": [{ "key": "api_key", "value": "x" }] }] }),
+            1,
+        ),
+        (json!({ "domain": "shop", "descriptors": [{ "entries": [{ "key": "apikey", "value": "x" }] }] }), 1),
+    ] {
+        for (path, more) in [("/keys/ban", json!({})), ("/keys/boost", json!({ "percent": 200 }))] {
+            let more = with(&more, &json!({ "until": "2099-01-01T00:00:00Z" }));
+            let told = json_of(&api.post(path, &with(&question, &more)));
+            assert_eq!(told["warnings"].as_array().unwrap().len(), warned, "{told}");
+            assert_eq!(api.delete(&format!("/keys/{}", told["id"].as_str().unwrap())).status, 200);
+        }
     }
     let question = of_policy("search", "mallory");
     for (path, more) in [

@@ -26,6 +26,18 @@ pub(crate) fn let_everything_pass(api: &Api<'_>) {
     assert_eq!(told["warnings"].as_array().unwrap().len(), 2, "{told}");
     assert_eq!(both(), (429, 429));
     off(json!({}));
+    let refused = |details: serde_json::Value| {
+        let body = json!({ "domains": ["shop"], "details": details });
+        api.put("/switches", &body).status
+    };
+    assert_eq!(refused(json!({ "domain nowhere": { "reason": "typo" } })), 422);
+    assert_eq!(refused(json!({ "domain shop": { "until": "2020-01-01T00:00:00Z" } })), 422);
+    assert_eq!(refused(json!({ "domain shop": { "until": "tomorrow" } })), 422);
+    let details = json!({ "domain shop": { "until": "2099-01-01T00:00:00Z", "reason": "incident" } });
+    let told = off(json!({ "domains": ["shop"], "details": details }));
+    assert_eq!((&told["details"], both()), (&details, (200, 429)));
+    assert_eq!(api.read("/switches")["details"], details);
+    off(json!({}));
     let stale = api.send("PUT", "/switches", &[("if-match", "\"0\"")], Some(&json!({ "all": true })));
     assert_eq!(stale.status, 412);
     assert_eq!(both(), (429, 429));

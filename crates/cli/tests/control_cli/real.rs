@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use serde_json::{Value, json};
-use tollgate_testkit::real::{Finished, Launch, Tollgate, run};
+use tollgate_testkit::real::{Finished, Launch, Tollgate, fetch, run, until};
 
 use crate::{TOLLGATE, bare};
 
@@ -133,8 +133,12 @@ fn a_key_is_banned_boosted_and_let_go() {
     place.ask(&key);
     let told = place.check(&[&with(&["key", "ban"])[..], &["--for", "1h", "--reason", "a job"]].concat());
     assert!(told.contains("banned until") && told.contains("a job"), "{told}");
-    assert!(place.ask(&key).starts_with("denied"));
-    assert!(place.check(&with(&["key", "inspect"])).contains("ban"));
+    let server = format!("--server=http://{}", place.server.http());
+    let told = bare(&place.folder, &[&["check", &server], &key[..]].concat()).stdout;
+    assert!(told.starts_with("denied, retry after 3"), "{told}");
+    assert!(told.contains("\nan operator has banned this key until 20"), "{told}");
+    assert_eq!(place.server.metric("ratelimit_banned_total{protocol=\"http\"}"), 1);
+    assert!(place.check(&with(&["key", "inspect"])).contains("banned until"));
     assert!(place.check(&["key", "list"]).contains("three-an-hour ann"));
     place.check(&with(&["key", "lift"]));
     assert_eq!(place.ask(&key), "allowed: 1 of 3 left");
@@ -159,13 +163,67 @@ fn limiting_is_switched_off_and_on() {
     for what in [&["all"][..], &["domain", "shop"], &["rule", "shop: customer"]] {
         let told = place.check(&[&["switch", "off"], what].concat());
         assert!(told.contains("off"), "{told}");
-        assert_eq!(place.ask(&ACME), "allowed: no limit applies", "{what:?}");
+        let told = place.ask(&ACME);
+        assert!(told.starts_with("allowed: no limit applies\nan operator has switched limits off"), "{told}");
         place.check(&[&["switch", "on"], what].concat());
         assert_eq!(place.check(&["switch", "show"]), "Everything is on.\n");
         assert!(place.ask(&[&ACME[..], &["--peek"]].concat()).contains("of 2 left"), "{what:?}");
     }
     let finished = place.run(&["switch", "off", "domain", "nowhere"]);
     assert!(finished.code == Some(0) && finished.stderr.starts_with("warning: "), "{finished:?}");
+}
+
+#[test]
+fn a_kill_switch_is_shown_everywhere() {
+    let place = Place::new();
+    let gauge = |scope: &str| place.server.metric(&format!("ratelimit_kill_switch{{scope=\"{scope}\"}}"));
+    assert_eq!((gauge("all"), gauge("domain")), (0, 0));
+    let told = place.check(&["switch", "off", "domain", "shop", "--for", "1h", "--reason", "incident 4711"]);
+    assert!(told.starts_with("off: domain shop, until 20") && told.ends_with(": incident 4711\n"), "{told}");
+    assert_eq!(place.check(&["switch", "show"]), told);
+    assert_eq!((gauge("all"), gauge("domain")), (0, 1));
+    place.ask(&ACME);
+    assert_eq!(place.server.metric("ratelimit_kill_switch_passed_total{protocol=\"http\"}"), 1);
+    let config = fetch(place.server.admin(), "/config").unwrap().body;
+    assert!(config.contains(r#"{"what":"domain shop","until":"20"#), "{config}");
+    assert!(config.contains(r#"{"name":"shop","enabled":false"#), "{config}");
+    for part in
+        ["limits are switched off", "switch=\"domain shop\"", "reason=\"incident 4711\"", "admin change"]
+    {
+        place.server.wait_for_log(part);
+    }
+    let changed = place.json(&["audit", "list"]);
+    assert_eq!(
+        changed["items"][0]["after"]["details"]["domain shop"]["reason"], "incident 4711",
+        "{changed}"
+    );
+}
+
+#[test]
+fn a_kill_switch_with_an_end_switches_itself_on() {
+    let place = Place::new();
+    place.check(&["switch", "off", "all", "--for", "1s"]);
+    place.server.wait_for_log("limits are switched on again");
+    assert_eq!(place.check(&["switch", "show"]), "Everything is on.\n");
+    assert!(place.ask(&ACME).contains("of 2 left"));
+    assert_eq!(place.server.metric("ratelimit_kill_switch{scope=\"all\"}"), 0);
+}
+
+#[test]
+fn a_ban_of_a_misspelt_policy_or_domain_is_warned_of() {
+    let place = Place::new();
+    for (words, warning) in [
+        (
+            &["--policy", "three-an-huor", "--key", "ann"][..],
+            "there is no policy \"three-an-huor\" at present",
+        ),
+        (&["--domain", "shpo", "customer=acme"], "there is no domain \"shpo\" at present"),
+        (&["--domain", "shop", "custmer=acme"], "no rule of domain \"shop\" applies to these entries"),
+    ] {
+        let finished = place.run(&[&["key", "ban", "--for", "1h"], words].concat());
+        assert_eq!(finished.code, Some(0));
+        assert!(finished.stderr.starts_with(&format!("warning: {warning}")), "{finished:?}");
+    }
 }
 
 #[test]
@@ -253,4 +311,41 @@ fn a_node_is_listed() {
     let said = place.json(&["node", "list"]);
     assert_eq!(said["items"].as_array().unwrap().len(), 1);
     assert!(place.check(&["node", "list"]).starts_with("NODE"));
+}
+
+#[test]
+fn a_file_that_the_database_replaces_is_named_everywhere() {
+    let place = Place::new();
+    place.check(&["import", "rules"]);
+    let told = place.check(&["explain", "--running", "--domain", "shop", "customer=acme"]);
+    assert!(told.contains("2 per hour"), "{told}");
+    assert!(
+        told.contains("\nsource: database, which replaces /") && told.ends_with("/rules/shop.yaml\n"),
+        "{told}"
+    );
+    assert!(place.check(&["explain", "--domain", "shop", "customer=acme"]).ends_with("\nsource: rules\n"));
+    place.server.wait_for_log("name=\"domain shop\" source=\"database\" file=");
+    let before = place.server.logs().matches("editing it changes nothing").count();
+    place.server.write_rules("shop.yaml", &SHOP.replace("requests_per_unit: 2,", "requests_per_unit: 7,"));
+    place.server.wait_for_log("rules reloaded");
+    until("the reload names the file that has no effect", || {
+        (place.server.logs().matches("editing it changes nothing").count() > before).then_some(())
+    });
+    assert!(place.ask(&ACME).contains("of 2 left"), "the database's document is in force");
+    let config = fetch(place.server.admin(), "/config").unwrap().body;
+    assert!(config.contains(r#""name":"shop","enabled":true,"source":"database","replaces":"#), "{config}");
+    let listed = place.json(&["policy", "list"]);
+    let replaced = listed["items"].as_array().unwrap().iter().filter(|item| item["replaces"].is_string());
+    assert_eq!(replaced.count(), 2, "{listed}");
+}
+
+#[test]
+fn a_server_knows_its_own_version_at_once() {
+    let place = Place::new();
+    for _ in 0..3 {
+        place.check(&["key", "ban", "--policy", "three-an-hour", "--key", "ann", "--for", "1h"]);
+        let said = place.json(&["node", "list"]);
+        assert_eq!(said["items"][0]["version"], said["head"], "{said}");
+    }
+    assert_eq!(place.json(&["node", "list"])["head"], json!(3));
 }

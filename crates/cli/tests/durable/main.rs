@@ -3,6 +3,7 @@
 
 mod history;
 mod outages;
+mod owed;
 
 use serde_json::{Value, json};
 use tollgate_testkit::real::postgres::PostgresServer;
@@ -160,10 +161,12 @@ fn rules_that_become_durable_are_so_on_connections_that_are_open() {
     let server = launch("sqlite:data/tollgate.db").start();
     let mut client = tollgate_testkit::real::Client::connect(server.http()).unwrap();
     let mut ask = || client.post("/v1/check", r#"{"policy": "changing", "key": "a"}"#);
-    server.write_rules("changing.yaml", "policies: {changing: {requests: 50, calendar: day}}\n");
+    server.write_rules("changing.yaml", "policies: {changing: {requests: 1000000, calendar: day}}\n");
     tollgate_testkit::real::until("the rule is there", || (ask().status == 200).then_some(()));
-    server
-        .write_rules("changing.yaml", "policies: {changing: {requests: 50, calendar: day, durable: true}}\n");
+    server.write_rules(
+        "changing.yaml",
+        "policies: {changing: {requests: 1000000, calendar: day, durable: true}}\n",
+    );
     tollgate_testkit::real::until("it is durable", || {
         let reply = ask();
         assert_eq!(reply.status, 200, "{}", reply.body);

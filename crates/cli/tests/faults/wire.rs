@@ -100,7 +100,10 @@ fn a_question_whose_answer_is_lost_is_not_asked_again(consistency: Consistency) 
     for key in ["carl", "dora", "emil", "fred"] {
         detour.lose_next();
         let reply = scene.ask(("closed", key));
-        assert_eq!((reply.status, reply.the("x-tollgate-reason")), (503, "fail_closed: out of reach"));
+        assert_eq!(
+            (reply.status, reply.the("x-tollgate-reason")),
+            (503, "fail_closed: the connection broke")
+        );
         scene.check_reached();
         assert_eq!(scene.counted(("closed", key)), 1, "asked twice, or never");
     }

@@ -3,9 +3,11 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod crowds;
+mod pages;
 mod patient;
 mod quick;
 mod repeated;
+mod untaken;
 
 use std::time::Duration;
 

@@ -4,9 +4,12 @@ use tollgate_testkit::real::hostile::{Listener, Pace, Vitals};
 
 use super::{SETTLE_TIME, Watched, attacks_on, launch};
 
+/// A server that is smaller than by default has the smaller memory account, so that what is not charged to it shows.
+const MEMORY: &str = "256MiB";
+
 /// Runs all of them against one server.
 fn check(listener: Listener) {
-    let watched = Watched::start(launch());
+    let watched = Watched::start(launch().flag("memory", MEMORY));
     let mut failures = Vec::new();
     for attack in attacks_on(listener, Pace::Quick) {
         let vitals = Vitals::watch(&watched.tollgate);

@@ -1,10 +1,15 @@
 //! Costs that are reserved as an estimate and settled when they are known, over HTTP: in one process, and where several share a count in Redis.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod durable;
+mod unconfirmed;
+
+use std::net::{IpAddr, Ipv4Addr};
+
 use serde_json::{Value, json};
 use tollgate_testkit::real::redis::RedisServer;
 use tollgate_testkit::real::tokens::{TokenReplay, TokenRow, TokenTotals, charged_tokens, token_rules};
-use tollgate_testkit::real::{Launch, Tollgate, until};
+use tollgate_testkit::real::{Client, Launch, Tollgate, until};
 
 /// Hardly a test runs while one window ends and the next begins.
 const WINDOW: &str = "period: 30d, algorithm: fixed_window";
@@ -147,4 +152,66 @@ fn any_server_settles_what_was_reserved_in_redis() {
         }
     }
     assert_eq!(other.metric("ratelimit_reservations_settled_elsewhere_total"), 6);
+}
+
+/// So small that the table of open reservations is full at once: it has an eighth of this.
+const MEMORY_BYTES: u64 = 4 << 20;
+const GREEDY: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+const MODEST: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 9));
+
+fn launch_small() -> Launch {
+    launch(RULES).flag("memory", "4MiB")
+}
+
+/// Reserves under a key from an address of this machine.
+fn reserve_from(client: &mut Client, key: &str) -> (u16, Value) {
+    let question = json!({"policy": "tokens", "key": key, "cost": 1, "expires_in": "24h"});
+    let reply = client.post("/v1/reserve", &question.to_string());
+    let has_retry = reply.headers.iter().any(|(name, _)| name == "retry-after");
+    assert_eq!(has_retry, reply.status != 200, "{}", reply.body);
+    (reply.status, serde_json::from_str(&reply.body).unwrap())
+}
+
+/// Reserves under one invented key after another and settles nothing. Returns the first
+/// reservation, and why there are no more.
+fn fill(client: &mut Client) -> (Value, u16, Value) {
+    let mut first = Value::Null;
+    for number in 0..10_000 {
+        let (status, answer) = reserve_from(client, &format!("invented-{number}"));
+        match status {
+            200 if number == 0 => first = answer["reservation"].clone(),
+            200 => {}
+            _ => return (first, status, answer["error"]["code"].clone()),
+        }
+    }
+    panic!("nothing bounds the reservations of one client");
+}
+
+#[test]
+fn one_address_cannot_keep_another_from_reserving() {
+    let tollgate = launch_small().start();
+    let [mut greedy, mut modest] =
+        [GREEDY, MODEST].map(|address| Client::connect_from(address, tollgate.http()).unwrap());
+    let (first, status, code) = fill(&mut greedy);
+    assert_eq!((status, &code), (429, &json!("too_many_reservations_of_client")));
+    let bytes = tollgate.metric("ratelimit_reservations_bytes");
+    assert!(bytes <= MEMORY_BYTES / 16 && bytes > MEMORY_BYTES / 20, "{bytes} bytes are half of the table");
+    // A new connection is the same client. Another address has its own half.
+    let mut again = Client::connect_from(GREEDY, tollgate.http()).unwrap();
+    assert_eq!(reserve_from(&mut again, "other").0, 429);
+    assert_eq!(reserve_from(&mut modest, "other").0, 200);
+    // What is settled makes room for the client that had reserved it, whichever client settles it.
+    let settle = json!({"reservation": first, "cost": 0}).to_string();
+    assert_eq!(modest.post("/v1/settle", &settle).status, 200);
+    assert_eq!(reserve_from(&mut greedy, "other").0, 200);
+    assert_eq!(reserve_from(&mut greedy, "other").0, 429);
+}
+
+#[test]
+fn an_exempt_address_can_fill_the_table_which_follows_memory() {
+    let tollgate = launch_small().flag("connections-per-client-exempt", &GREEDY.to_string()).start();
+    let (_, status, code) = fill(&mut Client::connect_from(GREEDY, tollgate.http()).unwrap());
+    assert_eq!((status, &code), (503, &json!("too_many_reservations")));
+    let bytes = tollgate.metric("ratelimit_reservations_bytes");
+    assert!(bytes <= MEMORY_BYTES / 8 && bytes > MEMORY_BYTES / 10, "{bytes}");
 }

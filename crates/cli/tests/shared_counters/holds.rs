@@ -84,6 +84,7 @@ fn without_a_database_a_permit_is_void_after_a_restart() {
 fn a_fleet_without_a_secret_is_warned() {
     let redis = RedisServer::start();
     let server = launch(RULES, &format!("redis://{}", redis.address())).start();
+    server.wait_for_log(WARNING);
     assert_eq!(server.logs().matches(WARNING).count(), 1, "{}", server.logs());
 }
 

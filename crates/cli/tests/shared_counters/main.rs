@@ -3,6 +3,8 @@
 
 #[path = "../tls/authority.rs"]
 mod authority;
+mod bookings;
+mod denials;
 mod envoy;
 mod holds;
 mod hot_keys;

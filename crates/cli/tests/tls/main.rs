@@ -3,6 +3,7 @@
 
 mod authority;
 mod client;
+mod crowds;
 mod envoy;
 mod grpc;
 mod http;

@@ -3,7 +3,7 @@
 //! First the counters are locked, in the order of their keys, so that two servers that want the same ones wait for each other and never both. Only then the time is read:
 //! whoever had a counter before has used it before. What the questions make of it is decided by [`Books`], and written.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use tollgate_core::{Count, Time};
@@ -11,7 +11,7 @@ use tollgate_store::Clock;
 use tollgate_store::authority::{Act, Question, SharedKey};
 
 use super::Answer;
-use super::books::{Books, Counter, Lease, Usage, text};
+use super::books::{Books, Counter, FirstSettlement, Lease, Past, Usage, text};
 use crate::driver::{Row, Session, Value, Work};
 use crate::error::DatabaseError;
 use crate::rows::{by_rows, by_rows_like};
@@ -35,7 +35,22 @@ pub(super) struct Commit {
     /// The number of this transaction among all of the writer's.
     pub(super) number: i64,
     pub(super) questions: Arc<[Question]>,
+    /// When each of them happened, in microseconds since 1970. Those beyond its end happen now.
+    pub(super) since_us: Vec<u64>,
+    pub(super) mark: Mark,
     pub(super) made_up_us: Option<u64>,
+}
+
+/// Whether the number of a transaction is written down in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mark {
+    /// If it would have to be known later whether it was committed.
+    WhereNeeded,
+    /// In any case, and for so long: others may come to tell the same.
+    For {
+        /// In microseconds.
+        us: u64,
+    },
 }
 
 /// What is answered once it is committed.
@@ -70,17 +85,34 @@ impl Work for Commit {
         for row in rows {
             put_counter(&mut books, row)?;
         }
+        let out_of_window = books.out_of_window(&*self.questions);
+        for row in past(session, &out_of_window).await? {
+            put_past(&mut books, row)?;
+        }
         for row in self.returned(session).await? {
             put_lease(&mut books, row)?;
         }
+        for row in self.settled(session).await? {
+            put_settlement(&mut books, row)?;
+        }
         self.forget_leases(session).await?;
-        let answers = self.questions.iter().map(|question| books.answer(question)).collect::<Vec<_>>();
+        let answer = |(at, question)| match self.since_us.get(at) {
+            Some(since_us) => books.answer_late(question, *since_us),
+            None => books.answer(question),
+        };
+        let answers = self.questions.iter().enumerate().map(answer).collect::<Vec<_>>();
         self.write_counters(session, &books).await?;
+        write_past(session, &books).await?;
+        write_settlements(session, &books).await?;
         self.write_leases(session, &books).await?;
         write_usage(session, &books).await?;
-        let is_marked = !session.is_alone() && self.needs_mark(&answers);
-        if is_marked {
-            self.mark(session, now_us).await?;
+        let marked_at_us = match self.mark {
+            Mark::WhereNeeded => (!session.is_alone() && self.needs_mark(&answers)).then_some(now_us),
+            Mark::For { us } => Some(now_us.saturating_add(us)),
+        };
+        let is_marked = marked_at_us.is_some();
+        if let Some(at_us) = marked_at_us {
+            self.mark(session, at_us).await?;
         }
         Ok(Committed { answers, now_us, is_marked })
     }
@@ -105,7 +137,25 @@ impl Commit {
         by_rows_like(session, words, &places).await
     }
 
-    /// Of counters that begin anew, nothing is out any more.
+    /// Which of the reservations that are to be settled are so already.
+    async fn settled(&self, session: &mut Session<'_>) -> Result<Vec<Row>, DatabaseError> {
+        let mut places = BTreeMap::new();
+        for question in &*self.questions {
+            if let Act::Settle(settle) = question.act {
+                places.entry((question.key, settle.number)).or_insert_with(|| hex(question.key));
+            }
+        }
+        let places: Vec<_> =
+            places.iter().map(|((_, number), key)| [Value::Text(key), integer(*number)]).collect();
+        let words = [
+            "SELECT key, number, sender FROM settlements WHERE (key, number) IN (VALUES ",
+            "(?, CAST(? AS BIGINT))",
+            ")",
+        ];
+        by_rows_like(session, words, &places).await
+    }
+
+    /// Of counters that begin anew, nothing is out any more, and nothing comes back.
     async fn forget_leases(&self, session: &mut Session<'_>) -> Result<(), DatabaseError> {
         let is_reset = |question: &&Question| matches!(question.act, Act::Reset);
         let keys: BTreeMap<SharedKey, String> = self
@@ -115,6 +165,7 @@ impl Commit {
             .map(|question| (question.key, hex(question.key)))
             .collect();
         let keys: Vec<_> = keys.values().map(|key| [Value::Text(key)]).collect();
+        by_rows(session, "DELETE FROM past_counters WHERE key IN (VALUES ", &keys, ")").await?;
         by_rows(session, "DELETE FROM leases WHERE key IN (VALUES ", &keys, ")").await.map(drop)
     }
 
@@ -168,14 +219,14 @@ impl Commit {
         self.questions.iter().zip(answers).any(|(question, answer)| match question.act {
             Act::Take(_) => answer.is_ok_and(|grant| question.undo(&grant).is_some()),
             Act::Book(_) | Act::GiveBack { .. } | Act::Reset => true,
-            Act::Peek(_) | Act::Lease { .. } | Act::Return(_) | Act::Release(_) => false,
+            Act::Peek(_) | Act::Lease { .. } | Act::Return(_) | Act::Settle(_) | Act::Release(_) => false,
         })
     }
 
-    async fn mark(&self, session: &mut Session<'_>, now_us: u64) -> Result<(), DatabaseError> {
+    async fn mark(&self, session: &mut Session<'_>, at_us: u64) -> Result<(), DatabaseError> {
         let set = "INSERT INTO commits (writer, number, at) VALUES (?, ?, ?) \
             ON CONFLICT (writer) DO UPDATE SET number = excluded.number, at = excluded.at";
-        let values = [Value::Text(&self.writer.name), Value::Integer(self.number), integer(now_us)];
+        let values = [Value::Text(&self.writer.name), Value::Integer(self.number), integer(at_us)];
         session.execute(set, &values).await
     }
 }
@@ -282,6 +333,58 @@ fn put_lease(books: &mut Books, mut row: Row) -> Result<(), DatabaseError> {
         books.put_lease(key, number, Lease { units, counted_at_us, deadline_us });
     }
     Ok(())
+}
+
+/// What counters had counted in windows that they have left.
+async fn past(session: &mut Session<'_>, keys: &BTreeSet<SharedKey>) -> Result<Vec<Row>, DatabaseError> {
+    let keys: Vec<String> = keys.iter().copied().map(hex).collect();
+    let keys: Vec<_> = keys.iter().map(|key| [Value::Text(key)]).collect();
+    let select = "SELECT key, window_start, tick, used FROM past_counters WHERE key IN (VALUES ";
+    by_rows(session, select, &keys, ")").await
+}
+
+fn put_past(books: &mut Books, mut row: Row) -> Result<(), DatabaseError> {
+    let key = key_of(&row.text(0)?)?;
+    if let (Ok(start), Ok(tick_us), Ok(used)) = (row.version(1), row.version(2), row.version(3)) {
+        books.put_past(key, tick_us, Count::new(Time::from_ticks(start), used));
+    }
+    Ok(())
+}
+
+fn put_settlement(books: &mut Books, mut row: Row) -> Result<(), DatabaseError> {
+    let key = key_of(&row.text(0)?)?;
+    books.put_settlement(key, row.version(1)?, row.version(2)?);
+    Ok(())
+}
+
+async fn write_settlements(session: &mut Session<'_>, books: &Books) -> Result<(), DatabaseError> {
+    let new: Vec<_> =
+        books.new_settlements().map(|(key, number, settlement)| (hex(key), number, *settlement)).collect();
+    let rows: Vec<_> = new
+        .iter()
+        .map(|(key, number, settlement)| {
+            let FirstSettlement { sender, deadline_us, .. } = *settlement;
+            [Value::Text(key), integer(*number), integer(sender), integer(deadline_us)]
+        })
+        .collect();
+    by_rows(session, "INSERT INTO settlements (key, number, sender, deadline) VALUES ", &rows, "")
+        .await
+        .map(drop)
+}
+
+async fn write_past(session: &mut Session<'_>, books: &Books) -> Result<(), DatabaseError> {
+    let left: BTreeMap<(String, u64), &Past> =
+        books.new_past().map(|(key, start, past)| ((hex(key), start.ticks()), past)).collect();
+    let rows: Vec<_> = left
+        .iter()
+        .map(|((key, start), past)| {
+            let Past { tick_us, units, over_at_us, .. } = **past;
+            [Value::Text(key), integer(*start), integer(tick_us), integer(units), integer(over_at_us)]
+        })
+        .collect();
+    let insert = "INSERT INTO past_counters (key, window_start, tick, used, over_at) VALUES ";
+    let or_else = " ON CONFLICT (key, window_start) DO UPDATE SET used = excluded.used, tick = excluded.tick";
+    by_rows(session, insert, &rows, or_else).await.map(drop)
 }
 
 async fn write_usage(session: &mut Session<'_>, books: &Books) -> Result<(), DatabaseError> {

@@ -40,7 +40,7 @@ impl Denials {
         let cost = match question.act {
             Act::Take(cost) | Act::Peek(cost) => cost,
             Act::Lease { .. } => Cost::ONE,
-            Act::GiveBack { .. } | Act::Return(_) | Act::Reset => return stripe.forget(key),
+            Act::GiveBack { .. } | Act::Return(_) | Act::Settle(_) | Act::Reset => return stripe.forget(key),
             Act::Book(_) | Act::Release(_) => return,
         };
         if decision.retry_after().is_some() {

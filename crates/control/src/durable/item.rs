@@ -62,6 +62,11 @@ pub(super) fn is_fact(question: &Question) -> bool {
     matches!(question.act, Act::Book(_) | Act::GiveBack { .. })
 }
 
+/// Whether it is still to be told when this process has ended. A reset is not: it would forget what was counted since.
+pub(super) fn is_kept_on_disk(question: &Question) -> bool {
+    is_fact(question) || matches!(question.act, Act::Return(_) | Act::Settle(_))
+}
+
 /// What has to be done so that a grant has taken nothing. A lease comes back by its number, as long as there is a row of it: so this can be
 /// said of one that may never have been committed.
 pub(super) fn undo(question: &Question, grant: &Grant) -> Option<Question> {

@@ -16,7 +16,7 @@ use tracing::warn;
 
 use super::books::is_kept;
 use super::denials::Denials;
-use super::item::{Item, Told, is_fact};
+use super::item::{Item, Told, is_fact, is_kept_on_disk};
 use super::stats::{DurableStats, Tally};
 
 /// So many questions go into one transaction,
@@ -40,8 +40,10 @@ pub(super) struct Line {
     state: Mutex<State>,
     /// Wakes the task.
     pub(super) work: Notify,
-    /// Wakes those who wait until nothing is left to do.
+    /// Wakes those who wait until nothing is left to do, or all is kept on disk.
     pub(super) idle: Notify,
+    /// Ends what the task waits for of the database, once.
+    pub(super) stop: Notify,
     made_up_us: AtomicU64,
     murmured_at_ns: AtomicU64,
 }
@@ -53,9 +55,31 @@ pub(super) struct State {
     owed: VecDeque<Item>,
     /// How many are being asked, or are still to be found out.
     pub(super) in_the_air: usize,
+    /// How many are owed and kept on disk.
+    pub(super) on_disk: usize,
     pub(super) is_closed: bool,
+    pub(super) stopping: Stopping,
     pub(super) breaker: Breaker,
     pub(super) tally: Tally,
+}
+
+/// Whether the process is about to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stopping {
+    No,
+    /// The task is to keep on disk what is owed.
+    Asked,
+    /// It has.
+    Done(Left),
+}
+
+/// What was owed to the database when the process ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Left {
+    /// Kept on disk, to be told after the next start.
+    pub kept: usize,
+    /// Neither told nor kept.
+    pub lost: usize,
 }
 
 /// What an asker has to wait for.
@@ -70,7 +94,9 @@ impl Line {
             waiting: VecDeque::new(),
             owed: VecDeque::new(),
             in_the_air: 0,
+            on_disk: 0,
             is_closed: false,
+            stopping: Stopping::No,
             breaker: Breaker::new(seed),
             tally: Tally::default(),
         };
@@ -81,6 +107,7 @@ impl Line {
             state: Mutex::new(state),
             work: Notify::new(),
             idle: Notify::new(),
+            stop: Notify::new(),
             made_up_us: AtomicU64::new(NO_TIME),
             murmured_at_ns: AtomicU64::new(0),
         }
@@ -145,7 +172,7 @@ impl Line {
 
     /// What is to be done without anybody waiting for it.
     pub(super) fn owe(&self, questions: impl IntoIterator<Item = Question>) {
-        let now = self.clock.now();
+        let now = self.clock.steady();
         let mut state = self.state();
         for item in questions.into_iter().map(Item::owed) {
             if !is_kept(&item.question) {
@@ -170,10 +197,10 @@ impl Line {
     }
 
     pub(super) fn stats(&self) -> DurableStats {
-        let now = self.clock.now();
+        let now = self.clock.steady();
         let state = self.state();
         let breaker = state.breaker.state(now);
-        state.tally.stats(breaker, state.waiting.len(), state.owed.len())
+        state.tally.stats(breaker, state.waiting.len(), state.owed.len() + state.on_disk)
     }
 }
 
@@ -191,7 +218,7 @@ impl State {
 
     /// Keeps what nobody waits for, as far as there is room.
     pub(super) fn owe(&mut self, item: Item) {
-        if self.owed.len() >= OWED_MAX {
+        if self.owed.len() + self.on_disk >= OWED_MAX {
             self.tally.forgotten += 1;
         } else {
             self.owed.push_back(item);
@@ -216,7 +243,7 @@ impl State {
     /// Keeps what was not done, before all that came later.
     pub(super) fn owe_again(&mut self, items: Vec<Item>) {
         for item in items.into_iter().rev() {
-            if self.owed.len() >= OWED_MAX || item.tries >= TRIES_MAX {
+            if self.owed.len() + self.on_disk >= OWED_MAX || item.tries >= TRIES_MAX {
                 self.tally.forgotten += 1;
             } else {
                 self.owed.push_front(item);
@@ -239,11 +266,29 @@ impl State {
         group
     }
 
+    /// Takes out what is owed and can be kept on disk. With all that waits, where no caller waits any more.
+    pub(super) fn take_kept(&mut self, with_waiting: bool) -> Vec<Question> {
+        let (kept, others): (VecDeque<Item>, VecDeque<Item>) =
+            std::mem::take(&mut self.owed).into_iter().partition(|item| is_kept_on_disk(&item.question));
+        self.owed = others;
+        let mut kept: Vec<Question> = kept.into_iter().map(|item| item.question).collect();
+        if with_waiting {
+            let waiting = std::mem::take(&mut self.waiting).into_iter().map(|item| item.question);
+            kept.extend(waiting.filter(is_fact));
+        }
+        kept
+    }
+
+    /// How much is owed, and not on disk.
+    pub(super) fn owed(&self) -> usize {
+        self.owed.len() + self.in_the_air
+    }
+
     pub(super) fn has_owed(&self) -> bool {
         !self.owed.is_empty()
     }
 
     pub(super) fn is_idle(&self) -> bool {
-        self.waiting.is_empty() && self.owed.is_empty() && self.in_the_air == 0
+        self.waiting.is_empty() && self.owed.is_empty() && self.in_the_air == 0 && self.on_disk == 0
     }
 }

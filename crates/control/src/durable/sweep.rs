@@ -1,5 +1,7 @@
 //! Throwing away what is over: in small portions, now and then, by one server at a time.
 
+use tollgate_core::Span;
+
 use super::commit::{Writer, integer, time_there};
 use crate::driver::{Session, Value, Work};
 use crate::error::DatabaseError;
@@ -23,10 +25,38 @@ pub const USAGE_KEPT_DAYS: u64 = 400;
 /// The row that is locked by whoever sweeps. Its number tells whether more was left than one portion.
 const BROOM: &str = "sweep";
 
+/// Where a file was last swept longer ago than this, or later than now, its clock may be wrong.
+const GAP_MIN_US: u64 = DAY_US;
+/// After such a gap, nothing is thrown away for so long: an operator has time to set the clock right.
+pub(super) const GAP_PATIENCE: Span = Span::from_ticks(24 * 3_600 * 1_000_000_000);
+
 /// Throws away one portion of each table, if it is time for that.
+///
+/// Nothing is thrown away on the word of one clock. With PostgreSQL, a row has to be over by its clock and by this process's. A file has no clock: see [`Gap`].
 pub(super) struct Sweep {
     pub(super) writer: Writer,
+    pub(super) gap: Gap,
     pub(super) made_up_us: Option<u64>,
+}
+
+/// What to do where the time since the last sweep of a file cannot be believed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Gap {
+    /// Nothing.
+    Wait,
+    /// It was waited for long enough.
+    Cross,
+}
+
+/// What came of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Swept {
+    /// All that is over is gone.
+    All,
+    /// There is more.
+    Some,
+    /// The time cannot be believed: nothing was done.
+    Held,
 }
 
 /// What is thrown away of a table.
@@ -40,26 +70,30 @@ struct Over {
 }
 
 impl Work for Sweep {
-    /// Whether there is more.
-    type Out = bool;
+    type Out = Swept;
 
-    async fn run(&self, session: &mut Session<'_>) -> Result<bool, DatabaseError> {
+    async fn run(&self, session: &mut Session<'_>) -> Result<Swept, DatabaseError> {
         let (is_unfinished, swept_at_us) = lock(session).await?;
         let there = if self.made_up_us.is_some() { None } else { time_there(session).await? };
         let now_us = self.made_up_us.or(there).unwrap_or_else(|| self.writer.now_us());
         if !is_unfinished && now_us.abs_diff(swept_at_us) < SWEEP_INTERVAL_US {
-            return Ok(false);
+            return Ok(Swept::All);
         }
+        let is_believed = session.has_clock() || self.made_up_us.is_some() || self.gap == Gap::Cross;
+        if !is_believed && swept_at_us > 0 && now_us.abs_diff(swept_at_us) > GAP_MIN_US {
+            return Ok(Swept::Held);
+        }
+        let over_us = there.map_or(now_us, |there_us| there_us.min(self.writer.now_us()));
         let set = "UPDATE commits SET number = ?, at = ? WHERE writer = ?";
         // First, or its own row would be among those that are too old.
         session.execute(set, &[Value::Integer(1), integer(now_us), Value::Text(BROOM)]).await?;
         let mut has_more = false;
-        for over in over(now_us) {
+        for over in over(over_us) {
             has_more |= over.sweep(session).await?;
         }
         let values = [Value::Integer(has_more.into()), integer(now_us), Value::Text(BROOM)];
         session.execute(set, &values).await?;
-        Ok(has_more)
+        Ok(if has_more { Swept::Some } else { Swept::All })
     }
 }
 
@@ -72,12 +106,24 @@ async fn lock(session: &mut Session<'_>) -> Result<(bool, u64), DatabaseError> {
     row.map_or(Ok((true, 0)), |row| Ok((row.integer(0)? != 0, row.version(1).unwrap_or(0))))
 }
 
-fn over(now_us: u64) -> [Over; 4] {
+fn over(now_us: u64) -> [Over; 6] {
     let before = |kept_us: u64| now_us.saturating_sub(kept_us);
     let kept_from_day = (now_us / DAY_US).saturating_sub(USAGE_KEPT_DAYS);
     [
         Over { table: "leases", place: "key, number", age: "deadline", kept_from: before(LEASES_KEPT_US) },
         Over { table: "counters", place: "key", age: "over_at", kept_from: before(COUNTERS_KEPT_US) },
+        Over {
+            table: "settlements",
+            place: "key, number",
+            age: "deadline",
+            kept_from: before(LEASES_KEPT_US),
+        },
+        Over {
+            table: "past_counters",
+            place: "key, window_start",
+            age: "over_at",
+            kept_from: before(COUNTERS_KEPT_US),
+        },
         Over { table: "usage_days", place: "subject, day, rule", age: "day", kept_from: kept_from_day },
         Over { table: "commits", place: "writer", age: "at", kept_from: before(COMMITS_KEPT_US) },
     ]

@@ -3,6 +3,9 @@
 //! A man in the middle has another certificate than the real server, so a proof that was made towards the one is worth nothing at the
 //! other. The hash function is that of the certificate's own signature; in the place of MD5 and SHA-1 stands SHA-256.
 
+#[cfg(test)]
+mod tests;
+
 use ring::digest::{Algorithm, SHA256, SHA384, SHA512, digest};
 use x509_parser::asn1_rs::FromDer;
 use x509_parser::certificate::X509Certificate;
@@ -30,30 +33,4 @@ pub(super) fn server_end_point(certificate: &[u8]) -> Option<Vec<u8>> {
     let signed_with = &parsed.signature_algorithm.algorithm;
     let (_, hash) = HASHES.into_iter().find(|(algorithm, _)| algorithm == signed_with)?;
     Some(digest(hash, certificate).as_ref().to_vec())
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-
-    use rcgen::{CertificateParams, KeyPair, SignatureAlgorithm};
-
-    use super::*;
-
-    fn certificate(algorithm: &'static SignatureAlgorithm) -> Vec<u8> {
-        let key = KeyPair::generate_for(algorithm).unwrap();
-        CertificateParams::new(vec!["db".to_owned()]).unwrap().self_signed(&key).unwrap().der().to_vec()
-    }
-
-    #[test]
-    fn the_hash_is_that_of_the_signature() {
-        for (algorithm, hash) in
-            [(&rcgen::PKCS_ECDSA_P256_SHA256, &SHA256), (&rcgen::PKCS_ECDSA_P384_SHA384, &SHA384)]
-        {
-            let certificate = certificate(algorithm);
-            assert_eq!(server_end_point(&certificate).unwrap(), digest(hash, &certificate).as_ref());
-        }
-        assert_eq!(server_end_point(&certificate(&rcgen::PKCS_ED25519)), None, "it has no hash function");
-        assert_eq!(server_end_point(b"no certificate"), None);
-    }
 }

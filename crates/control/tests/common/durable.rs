@@ -74,7 +74,7 @@ pub(crate) fn authority(database: &Database) -> DurableAuthority {
 }
 
 pub(crate) fn authority_of(database: &Database, queue_max: usize) -> DurableAuthority {
-    let settings = DurableSettings { node: "node-1".to_owned(), queue_max, seed: 7 };
+    let settings = DurableSettings { node: "node-1".to_owned(), queue_max, seed: 7, owed_folder: None };
     DurableAuthority::start(database, Arc::new(Clock::new()), settings)
 }
 

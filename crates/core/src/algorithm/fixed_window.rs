@@ -58,6 +58,18 @@ impl FixedWindow {
         FixedWindow { jittered: true, ..self }
     }
 
+    pub(crate) fn units(&self) -> u64 {
+        self.units
+    }
+
+    pub(crate) fn windows(&self) -> &Windows {
+        &self.windows
+    }
+
+    pub(crate) fn is_jittered(&self) -> bool {
+        self.jittered
+    }
+
     fn count_max(&self) -> u64 {
         self.units.saturating_mul(2)
     }
@@ -164,6 +176,11 @@ impl Packed for FixedWindow {
     #[inline]
     fn moment(&self, now: Time) -> Window {
         self.windows.at(now)
+    }
+
+    #[inline]
+    fn used_part(&self, word: u64, _now: Time) -> (u64, u64) {
+        (self.layout.payload(word), self.units)
     }
 
     fn packs(&self) -> bool {

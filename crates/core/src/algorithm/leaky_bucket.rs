@@ -65,11 +65,17 @@ impl Algorithm for LeakyBucket {
 impl Packed for LeakyBucket {
     type Moment = ();
 
+    #[inline]
     fn packs(&self) -> bool {
-        true
+        self.bucket.packs()
     }
 
     fn moment(&self, _now: Time) {}
+
+    #[inline]
+    fn used_part(&self, word: u64, now: Time) -> (u64, u64) {
+        self.bucket.used_part(word, now)
+    }
 
     fn pack(&self, empty_at: &Time) -> u64 {
         self.bucket.pack(empty_at)

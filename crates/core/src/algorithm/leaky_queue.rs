@@ -16,7 +16,7 @@ use crate::rate::Rate;
 use crate::script::{Script, Scripted, interval_in_ticks, script, span_fits};
 use crate::share::Share;
 use crate::time::{Span, Tick, Time};
-use crate::word::Packed;
+use crate::word::{BEYOND_MAX, Packed};
 
 /// A queue that moves at a given rate and in which nobody waits longer than a given time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -120,11 +120,17 @@ impl Algorithm for LeakyQueue {
 impl Packed for LeakyQueue {
     type Moment = ();
 
+    #[inline]
     fn packs(&self) -> bool {
-        true
+        self.debt_ticks_max <= BEYOND_MAX
     }
 
     fn moment(&self, _now: Time) {}
+
+    #[inline]
+    fn used_part(&self, word: u64, now: Time) -> (u64, u64) {
+        (word.saturating_sub(now.0), self.wait_ticks_max.saturating_add(self.interval.number()))
+    }
 
     fn pack(&self, next: &Time) -> u64 {
         next.0

@@ -246,6 +246,14 @@ impl Packed for SlidingWindow {
         Moment { window, left: window.end.since(now), open_head }
     }
 
+    /// The window before counts as if nothing of it had faded.
+    #[inline]
+    fn used_part(&self, word: u64, _now: Time) -> (u64, u64) {
+        let count_bits = self.layout.payload_bits() / 2;
+        let counts = self.layout.payload(word);
+        ((counts >> count_bits) + (counts & ((1 << count_bits) - 1)), self.units)
+    }
+
     fn packs(&self) -> bool {
         self.count_max() < 1 << (self.layout.payload_bits() / 2)
     }
@@ -284,13 +292,13 @@ impl Packed for SlidingWindow {
 
     #[inline(always)]
     #[allow(clippy::inline_always)] // Shares its first half with the one above.
-    fn decide_word(&self, word: u64, ask: Ask, moment: Moment) -> Decision {
+    fn decide_word_into(&self, decision: &mut Decision, word: u64, ask: Ask, moment: Moment) {
         let Some(mut sight) = self.open(word, ask, moment) else {
-            return self.decide(&mut self.unpack_at(word, moment), ask);
+            return self.decide_word_seldom(decision, word, ask, moment);
         };
         let allowed = self.fits(&sight, ask.cost.units());
         sight.current += if allowed && ask.takes() { ask.cost.units() } else { 0 };
-        self.answer(&sight, ask, allowed)
+        *decision = self.answer(&sight, ask, allowed);
     }
 
     /// Only three windows matter: the one of `now`, the one before, and one that a faster clock has opened already.
@@ -318,6 +326,11 @@ impl SlidingWindow {
         let Moment { window, left, .. } = moment;
         (is_open && ask.intent != Intent::Book)
             .then(|| self.sight_in(window, left, &self.counts(word, window.start)))
+    }
+
+    #[cold]
+    fn decide_word_seldom(&self, decision: &mut Decision, word: u64, ask: Ask, moment: Moment) {
+        *decision = self.decide_word(word, ask, moment);
     }
 
     #[cold]

@@ -21,7 +21,7 @@ use crate::rate::Rate;
 use crate::script::{SPAN_US_MAX, Script, Scripted, interval_in_ticks, script, span_fits};
 use crate::share::Share;
 use crate::time::{Span, Tick, Time};
-use crate::word::Packed;
+use crate::word::{BEYOND_MAX, Packed};
 
 /// N units per period, of which up to B may come at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -75,24 +75,25 @@ impl TokenBucket {
         }
     }
 
-    /// The denial of a question, after it was booked if it is to be.
+    /// The backlog after a question that the bucket does not admit: a booking counts all the same.
     #[cold]
-    fn deny(&self, tat: &mut Time, ask: Ask, mut backlog_ticks: u64) -> Decision {
-        let cost_ticks = ask.cost.units().saturating_mul(self.interval.number());
-        if ask.books() {
-            let debt_end = backlog_ticks.max(2 * self.capacity_ticks);
-            backlog_ticks = backlog_ticks.saturating_add(cost_ticks).min(debt_end);
-            *tat = ask.now.plus(Span(backlog_ticks));
-        } else if ask.intent == Intent::Take && tat.since(ask.now).0 > backlog_ticks {
-            *tat = ask.now.plus(Span(backlog_ticks)); // It was trimmed.
+    fn backlog_after_denial(&self, ask: Ask, backlog_ticks: u64) -> u64 {
+        if !ask.books() {
+            return backlog_ticks;
         }
-        let outcome = if ask.cost.units() > self.burst {
-            Outcome::Never
-        } else {
-            let retry_ticks = backlog_ticks.saturating_add(cost_ticks) - self.capacity_ticks;
-            Outcome::NotNow { retry_after: Span(retry_ticks) }
-        };
-        self.answer(outcome, backlog_ticks)
+        let cost_ticks = ask.cost.units().saturating_mul(self.interval.number());
+        let debt_end = backlog_ticks.max(2 * self.capacity_ticks);
+        backlog_ticks.saturating_add(cost_ticks).min(debt_end)
+    }
+
+    #[cold]
+    fn denial(&self, ask: Ask, backlog_ticks: u64) -> Outcome {
+        if ask.cost.units() > self.burst {
+            return Outcome::Never;
+        }
+        let cost_ticks = ask.cost.units().saturating_mul(self.interval.number());
+        let retry_ticks = backlog_ticks.saturating_add(cost_ticks) - self.capacity_ticks;
+        Outcome::NotNow { retry_after: Span(retry_ticks) }
     }
 
     /// As [`crate::Limit::with_reserve`].
@@ -123,18 +124,21 @@ impl Algorithm for TokenBucket {
     fn decide(&self, tat: &mut Time, ask: Ask) -> Decision {
         let backlog_ticks = self.backlog_ticks(*tat, ask.now);
         let units = ask.cost.units();
-        if units > self.burst {
-            return self.deny(tat, ask, backlog_ticks);
+        let filled_ticks = backlog_ticks.saturating_add(units.wrapping_mul(self.interval.number()));
+        // Too large a cost may have wrapped around.
+        if units <= self.burst && filled_ticks <= self.capacity_ticks {
+            let backlog_ticks_then = if ask.takes() { filled_ticks } else { backlog_ticks };
+            if ask.takes() {
+                *tat = ask.now.plus(Span(filled_ticks));
+            }
+            return self.answer(Outcome::ALLOWED, backlog_ticks_then);
         }
-        let filled_ticks = backlog_ticks.saturating_add(units * self.interval.number());
-        if filled_ticks > self.capacity_ticks {
-            return self.deny(tat, ask, backlog_ticks);
+        let backlog_ticks_then = self.backlog_after_denial(ask, backlog_ticks);
+        let is_trimmed = ask.intent == Intent::Take && tat.since(ask.now).0 > backlog_ticks;
+        if ask.books() || is_trimmed {
+            *tat = ask.now.plus(Span(backlog_ticks_then));
         }
-        if !ask.takes() {
-            return self.answer(Outcome::ALLOWED, backlog_ticks);
-        }
-        *tat = ask.now.plus(Span(filled_ticks));
-        self.answer(Outcome::ALLOWED, filled_ticks)
+        self.answer(self.denial(ask, backlog_ticks_then), backlog_ticks_then)
     }
 
     fn give_back(&self, tat: &mut Time, refund: Refund) {
@@ -161,11 +165,17 @@ impl Algorithm for TokenBucket {
 impl Packed for TokenBucket {
     type Moment = ();
 
+    #[inline]
     fn packs(&self) -> bool {
-        true
+        self.capacity_ticks <= BEYOND_MAX / 2 // Debt is as much again.
     }
 
     fn moment(&self, _now: Time) {}
+
+    #[inline]
+    fn used_part(&self, word: u64, now: Time) -> (u64, u64) {
+        (word.saturating_sub(now.0), self.capacity_ticks)
+    }
 
     #[inline]
     fn pack(&self, tat: &Time) -> u64 {

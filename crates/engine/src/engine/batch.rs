@@ -47,7 +47,7 @@ pub(super) fn decide(
         for look in looks {
             let found = match look {
                 Look::Refused(error) => Err(error),
-                Look::Spared(request) => Ok(Found::spared(request)),
+                Look::Bypassed(request) => Ok(Found::bypassed(request)),
                 Look::Met(meeting) => Ok(engine.conclude(meeting, &mut scratch.0)),
             };
             match found {
@@ -91,7 +91,7 @@ fn fetch_tenants(snapshot: Option<&Snapshot>, requests: &[Request<'_>]) {
 #[allow(clippy::large_enum_variant)] // The large one is the common one, and lives for a moment.
 enum Look<'a> {
     Refused(RequestError),
-    Spared(&'a Request<'a>),
+    Bypassed(&'a Request<'a>),
     Met(Meeting<'a>),
 }
 
@@ -101,7 +101,7 @@ type Rules<'a> = Result<Option<(&'a Snapshot, Usual<Quota>)>, RequestError>;
 fn rules<'a>(engine: &Engine, inquiry: &Inquiry<'_>, snapshot: Option<&'a Snapshot>) -> Rules<'a> {
     let request = inquiry.request;
     let snapshot = request.answerable_by(snapshot)?;
-    if engine.switches.spares_domain(request.domain()) {
+    if engine.switches.bypasses_domain(request.domain(), inquiry.now) {
         return Ok(None);
     }
     Ok(Some((snapshot, request.own_limits(snapshot, engine.settings.default_algorithm)?)))
@@ -115,7 +115,7 @@ fn look<'a>(
 ) -> Look<'a> {
     let (snapshot, own) = match rules {
         Ok(Some((snapshot, own))) => (*snapshot, own),
-        Ok(None) => return Look::Spared(inquiry.request),
+        Ok(None) => return Look::Bypassed(inquiry.request),
         Err(error) => return Look::Refused(error.clone()),
     };
     let mut meeting = Meeting::new(engine, inquiry);

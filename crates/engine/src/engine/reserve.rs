@@ -5,11 +5,11 @@ use std::mem;
 
 use tollgate_core::{Span, Time};
 
-use super::{Engine, Found, Inquiry, Pending, Purpose, Resumed, Step};
+use super::{Engine, Found, Inquiry, Pending, Purpose, Resumed, Settled, Step};
 use crate::request::{Request, RequestError, Subject};
 use crate::reservation::{
-    Closed, Dues, Estimate, Reservation, ReservationStats, Reserved, SettleError, Settlement, put_subject,
-    with_request,
+    Closed, Dues, Estimate, Open, Reservation, ReservationClient, ReservationStats, Reserved, SettleEnd,
+    SettleError, Settlement, put_subject, with_request,
 };
 use crate::verdict::{Answer, DecidedBy, Verdict};
 
@@ -25,12 +25,26 @@ impl Engine {
         life: Span,
         now: Time,
     ) -> Result<(Step, Option<Reserved>), RequestError> {
+        self.begin_reserve_for(None, request, life, now)
+    }
+
+    /// As [`Engine::begin_reserve`], for a client that takes at most a part of the open
+    /// reservations:
+    /// [`ReservationSettings::client_parts`](crate::ReservationSettings::client_parts).
+    pub fn begin_reserve_for(
+        &self,
+        client: Option<ReservationClient>,
+        request: &Request<'_>,
+        life: Span,
+        now: Time,
+    ) -> Result<(Step, Option<Reserved>), RequestError> {
         check_reservable(request, life)?;
         let mut subject = Vec::new();
         put_subject(&mut subject, &request.subject);
         let estimate = Estimate { subject: subject.into(), cost: request.cost, life };
         let claim = RefCell::new(self.reservations.claim(estimate, now)?);
-        let mut step = self.step(&Inquiry { request, purpose: Purpose::Reserve(&claim), now })?;
+        let purpose = Purpose::Reserve { claim: &claim, client };
+        let mut step = self.step(&Inquiry { request, purpose, now })?;
         let claim = claim.into_inner();
         let mut reserved = None;
         match &mut step {
@@ -70,8 +84,7 @@ impl Engine {
         now: Time,
     ) -> Result<(Step, Settlement), SettleError> {
         let closed = self.reservations.close(reservation, now)?;
-        let Closed { subject, cost: reserved, charged, life, is_foreign } = &closed;
-        let is_foreign = *is_foreign;
+        let Open { subject, cost: reserved, charged, life, .. } = &closed.open;
         let mut settlement = Settlement::new(*reserved, cost);
         if charged.is_empty() {
             // No limit has taken anything, so there is nothing to give back to one, and none to book on.
@@ -79,29 +92,59 @@ impl Engine {
             let found = Found { allowed: true, decided_by: DecidedBy::Ledger, answer: Answer::default() };
             return Ok((Step::Ready(found.into_verdict(now, self.snapshot.load())), settlement));
         }
-        let dues = Dues { charged, change: settlement.change(), life: *life, is_foreign };
+        let sender = self.reservations.sender();
+        let dues = Dues { charged, change: settlement.change(), life: *life, sender };
         let settle = |request: &Request<'_>| {
             // A policy that is gone has no counters any more.
             let step = self.step(&Inquiry { request, purpose: Purpose::Settle(dues), now });
             step.unwrap_or_else(|_| {
-                Step::Ready(Found::spared(request).into_verdict(now, self.snapshot.load()))
+                Step::Ready(Found::bypassed(request).into_verdict(now, self.snapshot.load()))
             })
         };
-        let mut step = with_request(subject, settle).ok_or(SettleError::Unknown)?;
+        let Some(mut step) = with_request(subject, settle) else {
+            return self.not_settled(closed, &settlement, SettleError::Unknown);
+        };
         match &mut step {
-            Step::Pending(pending) if is_foreign => pending.settles_foreign = Some(settlement),
+            Step::Pending(pending) => pending.settles = Some(Box::new((closed, settlement))),
             // Nothing that it has charged is shared any more.
-            Step::Ready(_) if is_foreign => return Err(SettleError::Unknown),
-            _ => self.reservations.count(&settlement),
+            Step::Ready(_) if closed.is_foreign => {
+                return self.not_settled(closed, &settlement, SettleError::Unknown);
+            }
+            Step::Ready(_) => self.reservations.end(closed, &settlement, SettleEnd::Confirmed),
         }
         Ok((step, settlement))
+    }
+
+    fn not_settled<T>(
+        &self,
+        closed: Closed,
+        settlement: &Settlement,
+        error: SettleError,
+    ) -> Result<T, SettleError> {
+        self.reservations.end(closed, settlement, SettleEnd::Failed(error));
+        Err(error)
+    }
+
+    /// Ends a settlement with what the authority has said. Returns why it was not done, if it was not.
+    pub(super) fn end_settlement(
+        &self,
+        (closed, settlement): (Closed, Settlement),
+        settled: &Settled,
+        answer: &Answer,
+    ) -> Option<SettleError> {
+        let end = settled.settling.end(answer.is_pending);
+        self.reservations.end(closed, &settlement, end);
+        match end {
+            SettleEnd::Failed(error) => Some(error),
+            SettleEnd::Confirmed | SettleEnd::Pending => None,
+        }
     }
 
     /// Settles a reservation, once: what its estimate was too much goes back to the windows that counted it, what it was too little is booked on the
     /// same limits, whatever they say. The verdict tells how these stand.
     ///
-    /// Nobody else is asked. Where counters are shared, use [`Engine::begin_settle`]: what they are to be given back is told to them by
-    /// errands, and what is to be booked on them is not.
+    /// Nobody else is asked. Where counters are shared, use [`Engine::begin_settle`]: by this, they are told by errands, and the verdict is
+    /// [pending](Verdict::is_pending).
     pub fn settle_reservation(
         &self,
         reservation: &Reservation,
@@ -110,7 +153,10 @@ impl Engine {
     ) -> Result<(Verdict, Settlement), SettleError> {
         match self.begin_settle(reservation, cost, now)? {
             (Step::Ready(verdict), settlement) => Ok((verdict, settlement)),
-            (Step::Pending(pending), settlement) => Ok((self.resume(pending, &[], now).verdict, settlement)),
+            (Step::Pending(pending), settlement) => {
+                let Resumed { verdict, settle_error, .. } = self.resume(pending, &[], now);
+                settle_error.map_or(Ok((verdict, settlement)), Err)
+            }
         }
     }
 

@@ -2,14 +2,13 @@
 
 use std::cell::OnceCell;
 
-use tollgate_core::{Decision, Outcome, Time};
-use tollgate_policy::{Allowance, Period, Quota, Snapshot, Unit};
+use tollgate_policy::{Quota, Snapshot};
 
 use super::Meeting;
 use crate::key::KeyBuffer;
 use crate::key_acts::Treatment;
 use crate::request::Subject;
-use crate::verdict::{DecidedBy, Force, Ruling, Status};
+use crate::verdict::Status;
 
 /// Limits that were made for one request, and live as long as it is decided. Nearly always there are none.
 #[derive(Default)]
@@ -58,61 +57,16 @@ impl<'a> Meeting<'a> {
         // What was taken before a ban is settled all the same.
         let is_banned = |treatment: &Treatment| treatment.banned_until.is_some();
         if self.settling.is_none() && self.treatments.iter().any(is_banned) {
-            self.ban(snapshot);
+            self.ban();
         }
     }
 
-    fn ban(&mut self, snapshot: &'a Snapshot) {
+    fn ban(&mut self) {
         self.is_banned = true;
-        for at in 0..self.treatments.len() {
-            let Treatment { banned_until, .. } = self.treatments[at];
-            let status = match banned_until {
-                Some(until) => {
-                    let first = self.answer.rulings.len();
-                    let ruling = self.banned(snapshot, at, until);
-                    self.answer.rulings.push(ruling);
-                    Status::Limited(first..first + 1)
-                }
-                None => Status::NoLimit,
-            };
-            self.answer.statuses.push(status);
-        }
-    }
-
-    /// What is told of a banned key: that of the rule that it meets, if it meets one.
-    fn banned(&self, snapshot: &'a Snapshot, at: usize, until: Time) -> Ruling {
-        let (place, tier, cost) = match self.request.subject {
-            Subject::Policy { name, tier, .. } => (snapshot.policy(name), tier, self.request.cost),
-            Subject::Descriptors { domain, descriptors } => {
-                let (domain, descriptor) = (snapshot.domain(domain), &descriptors[at]);
-                let cost = descriptor.cost.unwrap_or(self.request.cost);
-                let place = domain.and_then(|domain| self.place_of(snapshot, domain, descriptor));
-                (place, domain.and_then(|domain| domain.tier_of(descriptor.entries)), cost)
-            }
-        };
-        let first = place.and_then(|place| snapshot.place(place).limits().first());
-        let quota = first.and_then(|limit| match limit.allowance(tier) {
-            Allowance::Quota(quota) => Some(quota),
-            Allowance::Unlimited => None,
+        let statuses = self.treatments.iter().map(|treatment| match treatment.banned_until {
+            Some(until) => Status::Banned { until },
+            None => Status::NoLimit,
         });
-        let place = place.filter(|_| first.is_some());
-        let retry_after = until.since(self.now);
-        Ruling {
-            place,
-            limit_index: 0,
-            counter: place.map(|place| snapshot.place(place).counter(tier)),
-            units: quota.map_or(0, |quota| quota.units),
-            period: quota.map_or(Period::Unit(Unit::Second), |quota| quota.period),
-            cost,
-            decision: Decision {
-                outcome: Outcome::NotNow { retry_after },
-                limit: quota.map_or(0, |quota| quota.limit.capacity()),
-                remaining: 0,
-                reset_after: Some(retry_after),
-            },
-            decided_by: DecidedBy::Ban,
-            decided_at: None,
-            force: Force::Enforced,
-        }
+        self.answer.statuses.extend(statuses);
     }
 }

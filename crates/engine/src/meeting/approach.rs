@@ -12,7 +12,7 @@ use tollgate_store::{Charge, Key};
 use super::{Meeting, Stash};
 use crate::key::{Counted, KeyBuffer};
 use crate::request::Descriptor;
-use crate::verdict::Usual;
+use crate::verdict::{Status, Unmatched, Usual};
 
 /// How terms of tenants are fetched ahead.
 pub(crate) struct Ahead;
@@ -64,7 +64,7 @@ impl<'a> Meeting<'a> {
         at: usize,
         descriptor: &Descriptor<'a>,
         key_buffer: &mut KeyBuffer,
-    ) -> Option<Approach<'a>> {
+    ) -> Result<Approach<'a>, Status> {
         let entries = descriptor.entries;
         let tenant = domain.tenant_of(entries);
         // Where tenants have terms, their memory is on its way while all else is looked for.
@@ -80,7 +80,7 @@ impl<'a> Meeting<'a> {
         let told = standing.and_then(Standing::tier);
         let tier = told.or_else(|| tenant.and_then(|tenant| domain.tier_of_tenant(tenant)));
         let percent = self.treatments.get(at).and_then(|treatment| treatment.percent);
-        Some(Approach { place_index, place, counted, keys, tier, tenant, standing, percent, pin })
+        Ok(Approach { place_index, place, counted, keys, tier, tenant, standing, percent, pin })
     }
 
     pub(super) fn approach_policy(
@@ -102,17 +102,19 @@ impl<'a> Meeting<'a> {
     }
 
     /// The place whose rule applies to a descriptor, unless that brings its own limit along.
-    pub(super) fn place_of(
+    fn place_of(
         &self,
         snapshot: &Snapshot,
         domain: &Domain,
         descriptor: &Descriptor<'_>,
-    ) -> Option<PlaceIndex> {
+    ) -> Result<PlaceIndex, Status> {
         if descriptor.limit.is_some() {
-            return None;
+            return Err(Status::NoLimit);
         }
-        let place_index = domain.find(descriptor.entries)?;
-        self.applies(snapshot.place(place_index)).then_some(place_index)
+        let found = domain.find(descriptor.entries);
+        let place_index = found.ok_or(Status::Unmatched(Unmatched::Rule))?;
+        self.check_in_force(snapshot.place(place_index))?;
+        Ok(place_index)
     }
 
     /// The keys of the counters at a place. Where tenants have terms, their memory is fetched while those are looked for: hardly ever do they make

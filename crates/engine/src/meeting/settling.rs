@@ -4,18 +4,15 @@
 //! rules that are in force then, but only those that were charged answer, and they answer whatever operators have switched off or banned since.
 
 use std::collections::HashSet;
-use std::sync::Arc;
 
-use tollgate_core::{Cost, Decision, Intent, LeaseRest, Limit, Refund, Span, Time};
-use tollgate_store::authority::{Act, Question, SharedKey};
+use tollgate_core::{Cost, Intent, Limit, Refund, SettleChange, SettleOnce, Span, Time};
+use tollgate_store::authority::{Act, SharedKey};
 use tollgate_store::{Charge, Key};
 
 use super::{Meeting, Shared};
-use crate::account::AccountOf;
 use crate::fleet::{Keeper, SharedCounter};
-use crate::leasing::{LeasedCharge, SpentLeased};
-use crate::request::Subject;
-use crate::reservation::{Change, Charged, Dues, Scope, TakenThere};
+use crate::request::{Descriptor, Subject};
+use crate::reservation::{Change, Charged, Dues, ReservationClient, Scope, TakenThere};
 use crate::verdict::{Force, Usual};
 
 /// For so much longer than a reservation is open does the authority take units back: clocks differ, and what is told in vain is told again.
@@ -95,16 +92,23 @@ impl<'a> Meeting<'a> {
     }
 
     /// Whose parts of the reservations a request takes, and how many limits it charges at most.
-    pub(crate) fn reservation_scopes(&self) -> (HashSet<Scope>, usize) {
+    pub(crate) fn reservation_scopes(&self, client: Option<ReservationClient>) -> (HashSet<Scope>, usize) {
         let is_charged = |charge: &&Charge<'_>| charge.intent != Intent::Peek && charge.cost != Cost::ZERO;
         let keys = self.charges.iter().filter(is_charged).map(|charge| Scope::Key(charge.key));
         let mut scopes: HashSet<Scope> = keys.collect();
-        if let Subject::Descriptors { domain, descriptors } = self.request.subject
-            && let Some(domain) = self.snapshot.and_then(|snapshot| snapshot.domain(domain))
-            && !scopes.is_empty()
-        {
-            let tenants = descriptors.iter().filter_map(|descriptor| domain.tenant_of(descriptor.entries));
-            scopes.extend(tenants.map(|tenant| Scope::Tenant(self.engine.ledger.key(tenant.as_bytes()))));
+        if scopes.is_empty() {
+            return (scopes, self.charges.len());
+        }
+        scopes.extend(client.map(Scope::Client));
+        let tenant_scope = |tenant: &[u8]| Scope::Tenant(self.engine.ledger.key(tenant));
+        match self.request.subject {
+            Subject::Policy { key, .. } => scopes.extend([tenant_scope(key)]),
+            Subject::Descriptors { domain, descriptors } => {
+                let domain = self.snapshot.and_then(|snapshot| snapshot.domain(domain));
+                let tenant_of = |descriptor: &Descriptor<'a>| domain?.tenant_of(descriptor.entries);
+                let tenants = descriptors.iter().filter_map(tenant_of);
+                scopes.extend(tenants.map(|tenant| tenant_scope(tenant.as_bytes())));
+            }
         }
         (scopes, self.charges.len())
     }
@@ -143,7 +147,7 @@ impl<'a> Meeting<'a> {
     /// Notes what was spent of a lease for good.
     pub(super) fn note_spent(&mut self, name: SharedKey, keeper: Keeper, counted_at: Time) {
         if self.is_reserving {
-            self.answer.charged.push(Charged::leased(name, keeper, counted_at));
+            self.answer.charged.push(Charged::there(name, keeper, counted_at));
         }
     }
 
@@ -158,8 +162,8 @@ impl<'a> Meeting<'a> {
         }
     }
 
-    /// What gives units of a shared limit back. Those of a reservation have a number and come back once, even if they are none: so it is known everywhere that
-    /// it is settled. Others are counted by the authority at its own time, which nobody here knows exactly.
+    /// What gives units of a shared limit back, or settles a reservation of it. A settlement has a number and counts once, even if it changes nothing: so
+    /// it is known everywhere that it is settled. Other refunds are counted by the authority at its own time, which nobody here knows exactly.
     pub(super) fn refund(&self, shared: &Shared<'_>) -> Option<Act> {
         let charge = &self.charges[shared.index];
         let is_refund = self.answer.rulings[shared.index].force == Force::Refund
@@ -167,33 +171,24 @@ impl<'a> Meeting<'a> {
             && !matches!(charge.limit, Limit::Concurrency(_));
         let units = if is_refund { charge.cost.units() } else { 0 };
         let reserved = self.reserved_there(shared.index);
-        if let Some((there, dues)) = reserved
-            && there.keeper == Keeper::Store
-        {
+        if let Some((there, dues)) = reserved {
             let TakenThere { counted_at, number, .. } = there;
             let open_for = dues.life.ticks().saturating_add(GRACE.ticks());
             let tick = shared.counter.limit.tick();
             let deadline = counted_at.plus(Span::from_ticks(open_for / tick.length_ns()));
-            return Some(Act::Return(LeaseRest { units, counted_at, deadline, number }));
+            return Some(Act::Settle(SettleOnce {
+                change: match dues.change {
+                    Change::Book(units) => SettleChange::Book(units),
+                    Change::Nothing | Change::Return(_) => SettleChange::Return(units),
+                },
+                counted_at,
+                deadline,
+                number,
+                sender: dues.sender,
+            }));
         }
-        let now = || shared.counter.limit.moment(self.now);
-        let counted_at = reserved.map_or_else(now, |(there, _)| there.counted_at);
+        let counted_at = shared.counter.limit.moment(self.now);
         is_refund.then_some(Act::GiveBack { units, counted_at, undoes: false })
-    }
-
-    /// Settles what was reserved of a lease here, where this process knows how the limit stands and has what is to be booked. The authority is told without
-    /// anybody waiting for it.
-    pub(super) fn settle_leased(&self, leased: &LeasedCharge<'_>, act: Act) -> Option<Decision> {
-        let (there, dues) = self.reserved_there(leased.index)?;
-        if !there.is_leased || dues.is_foreign {
-            return None;
-        }
-        let SpentLeased { decision, .. } = self.engine.spend_leased(leased, self.now)?;
-        let SharedCounter { name, limit } = leased.counter;
-        let account = leased.account.map(AccountOf::written);
-        let question = Question { key: *name, limit: Arc::clone(limit), act, account };
-        self.engine.return_later((question, leased.pin), self.now);
-        Some(decision)
     }
 
     /// What was reserved of a shared limit.
@@ -207,13 +202,8 @@ impl<'a> Meeting<'a> {
 }
 
 impl Charged {
-    /// Units that this process had in hand. Their number is given when the reservation is.
-    pub(crate) fn leased(name: SharedKey, keeper: Keeper, counted_at: Time) -> Charged {
-        Charged::There(TakenThere { name, keeper, counted_at, number: 0, is_leased: true })
-    }
-
-    /// Units that the authority has given for this.
-    pub(crate) fn granted(name: SharedKey, keeper: Keeper, counted_at: Time) -> Charged {
-        Charged::There(TakenThere { name, keeper, counted_at, number: 0, is_leased: false })
+    /// Units of a shared limit. Their number is given when the reservation is.
+    pub(crate) fn there(name: SharedKey, keeper: Keeper, counted_at: Time) -> Charged {
+        Charged::There(TakenThere { name, keeper, counted_at, number: 0 })
     }
 }

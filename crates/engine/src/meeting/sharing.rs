@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tollgate_core::{Cost, Holder, Intent};
+use tollgate_core::{Ask, Cost, Holder, Intent, Limit, Outcome, Time};
 use tollgate_policy::Snapshot;
 use tollgate_store::Charge;
 use tollgate_store::authority::{Act, Question};
@@ -12,7 +12,7 @@ use crate::account::AccountOf;
 use crate::engine::Scratch;
 use crate::fleet::{Keeper, SharedCounter};
 use crate::leasing::{LeasedCharge, SpentHere, SpentLeased};
-use crate::pending::{Asked, Pending, Taken, act, unasked};
+use crate::pending::{Asked, Pending, Taken, act, never, unasked};
 use crate::verdict::{DecidedBy, Force, Usual};
 
 impl Meeting<'_> {
@@ -96,12 +96,11 @@ impl Meeting<'_> {
                 is_lent: intent != Intent::Book,
             });
             let purse = leased.as_ref().map(LeasedCharge::purse);
-            let settles = refund.filter(|refund| matches!(refund, Act::Return(_)));
-            let may_spend = passes && refund.is_none() && !books_later && !is_tried;
-            if leased
-                .as_ref()
-                .is_some_and(|leased| self.answer_leased(leased, settles, may_spend, &mut spent))
-            {
+            let settles = matches!(refund, Some(Act::Settle(_)));
+            // What other servers have spent and booked since is known to the authority alone: a peek asks it.
+            let may_spend = passes && refund.is_none() && !books_later && !is_tried && intent != Intent::Peek;
+            let leased_here = leased.as_ref().filter(|_| may_spend);
+            if leased_here.is_some_and(|leased| self.answer_leased(leased, &mut spent)) {
                 continue;
             }
             if is_asked {
@@ -110,10 +109,9 @@ impl Meeting<'_> {
                     leased.filter(|_| may_part).and_then(|leased| self.engine.spend_part(&leased, self.now));
                 let (part, here) = part.map_or((0, None), |part| (part.units, part.here));
                 spent.extend(here);
-                let cost = Cost::new(cost.units() - part);
+                let cost = Cost::new(cost.units().saturating_sub(part));
                 let act = refund.unwrap_or_else(|| act(intent, cost));
                 let limit = limit.clone();
-                let settles = settles.is_some();
                 asked.push(Asked {
                     index,
                     key,
@@ -131,7 +129,8 @@ impl Meeting<'_> {
                 questions.push((Question { key, limit, act, account }, pin));
             } else {
                 let ruling = &mut self.answer.rulings[index];
-                (ruling.decision, ruling.decided_by) = (unasked(limit), DecidedBy::Nobody);
+                let decision = if is_never(limit, cost) { never(limit) } else { unasked(limit) };
+                (ruling.decision, ruling.decided_by) = (decision, DecidedBy::Nobody);
             }
         }
         let Meeting { answer, now, has_lenient_quota, is_reserving, .. } = self;
@@ -150,32 +149,19 @@ impl Meeting<'_> {
             hold_keys,
             is_reserving,
             claim: None,
-            settles_foreign: None,
+            settles: None,
         }
     }
 
-    /// Answers by what this process has of a limit, if it may and that is enough.
-    fn answer_leased(
-        &mut self,
-        leased: &LeasedCharge<'_>,
-        settles: Option<Act>,
-        may_spend: bool,
-        lent: &mut Usual<SpentHere>,
-    ) -> bool {
-        let decision = match settles {
-            Some(act) => self.settle_leased(leased, act),
-            None if may_spend => self.engine.spend_leased(leased, self.now).map(|spent| {
-                if spent.here.is_none() && leased.intent == Intent::Book {
-                    self.note_spent(leased.counter.name, Keeper::at(leased.pin), spent.counted_at);
-                }
-                lent.extend(spent.here);
-                spent.decision
-            }),
-            None => None,
-        };
-        let Some(decision) = decision else { return false };
+    /// Answers by what this process has of a limit, if that is enough.
+    fn answer_leased(&mut self, leased: &LeasedCharge<'_>, lent: &mut Usual<SpentHere>) -> bool {
+        let Some(spent) = self.engine.spend_leased(leased, self.now) else { return false };
+        if spent.here.is_none() && leased.intent == Intent::Book {
+            self.note_spent(leased.counter.name, Keeper::at(leased.pin), spent.counted_at);
+        }
+        lent.extend(spent.here);
         let ruling = &mut self.answer.rulings[leased.index];
-        (ruling.decision, ruling.decided_by) = (decision, DecidedBy::Lease);
+        (ruling.decision, ruling.decided_by) = (spent.decision, DecidedBy::Lease);
         true
     }
 
@@ -214,4 +200,10 @@ impl Meeting<'_> {
         }
         (passes, taken)
     }
+}
+
+/// Whether a limit admits a cost never, however little was used. That is known without asking.
+fn is_never(limit: &Limit, cost: Cost) -> bool {
+    let decision = limit.decide(&mut limit.fresh(), Ask::peek(cost, Time::default()));
+    decision.outcome == Outcome::Never
 }

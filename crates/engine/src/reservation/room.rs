@@ -1,8 +1,12 @@
-//! How many reservations may be open, in how much memory: all together, and of one key or one tenant.
+//! How many reservations may be open, in how much memory: all together, and of one key, tenant or
+//! client.
 //!
-//! The table of open reservations is finite, and every reservation stays in it until it is settled or expires. Without bounds below
-//! that of the whole table, one client that reserves and never settles keeps all others from reserving. So a key (a counter that
-//! is charged) and a tenant (where the rules say which entry names it) have a part of the table each, in number and in bytes.
+//! The table of open reservations is finite, and every reservation stays in it until it is settled
+//! or expires. Without bounds below that of the whole table, one client that reserves and never
+//! settles keeps all others from reserving. So a key (a counter that is charged), a tenant (the key
+//! of a policy, or the entry that the rules name) and a client (where the caller names one) have a
+//! part of the table each, in number and in bytes. Keys and tenants can be invented, so only the
+//! part of a client bounds an attacker.
 
 use std::collections::{HashMap, HashSet};
 use std::mem;
@@ -17,7 +21,8 @@ use crate::request::{RequestError, ReservationScope};
 
 /// What a reservation takes in the table besides what it says of itself: its places in the map and in the order of ends.
 const PLACES_BYTES: usize = 128;
-/// What a key or a tenant takes: its place among those of the reservation, and in the map of all.
+/// What a key, a tenant or a client takes: its place among those of the reservation, and in the map
+/// of all.
 const SCOPE_BYTES: usize = 2 * mem::size_of::<Scope>() + mem::size_of::<Taken>();
 
 /// How many reservations may be open.
@@ -32,6 +37,9 @@ pub struct ReservationSettings {
     /// One tenant takes at most one of so many parts of both. More parts than for a key: a key may be shared by several tenants,
     /// and none of them may use it up alone.
     pub tenant_parts: usize,
+    /// One client takes at most one of so many parts of both. See
+    /// [`Engine::begin_reserve_for`](crate::Engine::begin_reserve_for).
+    pub client_parts: usize,
 }
 
 impl ReservationSettings {
@@ -39,13 +47,24 @@ impl ReservationSettings {
     pub const KEY_PARTS: usize = 8;
     /// The parts of which a tenant takes one at most: 32,768 reservations, in 16 MiB.
     pub const TENANT_PARTS: usize = 16;
+    /// The parts of which a client takes one at most: 262,144 reservations, in 128 MiB.
+    pub const CLIENT_PARTS: usize = 2;
 }
+
+/// Tells apart the clients that reserve, such as by their addresses. The engine only compares it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct ReservationClient(pub u64);
 
 impl Default for ReservationSettings {
     /// Half a million, in a quarter of a gibibyte: 800 a second that are open for ten minutes each.
     fn default() -> ReservationSettings {
-        let (key_parts, tenant_parts) = (ReservationSettings::KEY_PARTS, ReservationSettings::TENANT_PARTS);
-        ReservationSettings { open_max: 1 << 19, bytes_max: 256 << 20, key_parts, tenant_parts }
+        ReservationSettings {
+            open_max: 1 << 19,
+            bytes_max: 256 << 20,
+            key_parts: ReservationSettings::KEY_PARTS,
+            tenant_parts: ReservationSettings::TENANT_PARTS,
+            client_parts: ReservationSettings::CLIENT_PARTS,
+        }
     }
 }
 
@@ -56,6 +75,8 @@ pub(crate) enum Scope {
     Key(Key),
     /// A tenant, by the keyed hash of its name.
     Tenant(Key),
+    /// A client that the caller has named.
+    Client(ReservationClient),
 }
 
 impl Scope {
@@ -63,11 +84,12 @@ impl Scope {
         match self {
             Scope::Key(_) => ReservationScope::Key,
             Scope::Tenant(_) => ReservationScope::Tenant,
+            Scope::Client(_) => ReservationScope::Client,
         }
     }
 }
 
-/// What one key or one tenant has open.
+/// What one key, tenant or client has open.
 #[derive(Clone, Copy, Debug, Default)]
 struct Taken {
     open: usize,
@@ -80,7 +102,8 @@ pub(super) struct Room {
     settings: ReservationSettings,
     open: AtomicUsize,
     bytes: AtomicUsize,
-    /// What each key and each tenant has. Those that have nothing are not in it, so it is bounded by the reservations.
+    /// What each key, tenant and client has. Those that have nothing are not in it, so it is
+    /// bounded by the reservations.
     scopes: Mutex<HashMap<Scope, Taken>>,
     refused: AtomicU64,
 }
@@ -133,11 +156,12 @@ impl Room {
         error
     }
 
-    /// The most that a key or a tenant may have.
+    /// The most that a key, a tenant or a client may have.
     fn bound(&self, scope: Scope) -> Taken {
         let parts = match scope {
             Scope::Key(_) => self.settings.key_parts,
             Scope::Tenant(_) => self.settings.tenant_parts,
+            Scope::Client(_) => self.settings.client_parts,
         };
         let parts = parts.max(1);
         Taken { open: (self.settings.open_max / parts).max(1), bytes: self.settings.bytes_max / parts }
@@ -169,7 +193,8 @@ impl Claim {
         Claim { place: None, subject, cost, life, expires_at: now.plus(life) }
     }
 
-    /// Takes a part of what these keys and tenants may have, for a reservation that charges so many limits at most.
+    /// Takes a part of what these keys, tenants and client may have, for a reservation that charges
+    /// so many limits at most.
     pub(crate) fn take_parts(&mut self, scopes: HashSet<Scope>, charges: usize) -> Result<(), RequestError> {
         let Some(place) = &mut self.place else { return Ok(()) };
         let room = Arc::clone(&place.room);
@@ -178,11 +203,12 @@ impl Claim {
             return Err(room.refuse(RequestError::TooManyReservations));
         }
         let mut taken = room.scopes();
-        for &scope in &scopes {
-            let (bound, has) = (room.bound(scope), taken.get(&scope).copied().unwrap_or_default());
-            if has.open >= bound.open || has.bytes + place.bytes > bound.bytes {
-                return Err(room.refuse(RequestError::TooManyReservationsOf(scope.of())));
-            }
+        let is_full = |scope: &Scope| {
+            let (bound, has) = (room.bound(*scope), taken.get(scope).copied().unwrap_or_default());
+            has.open >= bound.open || has.bytes + place.bytes > bound.bytes
+        };
+        if let Some(full) = refusing(&scopes, is_full) {
+            return Err(room.refuse(RequestError::TooManyReservationsOf(full)));
         }
         for &scope in &scopes {
             let has = taken.entry(scope).or_default();
@@ -198,6 +224,20 @@ impl Claim {
             place.grow(bytes);
         }
     }
+}
+
+/// Which scope refuses a reservation, if one does. A full client or tenant refuses alone. Keys
+/// refuse only if all of them are full: one user can fill a counter that all users share, and must
+/// not keep the others from reserving.
+fn refusing(scopes: &HashSet<Scope>, is_full: impl Fn(&Scope) -> bool) -> Option<ReservationScope> {
+    let of = |kind| scopes.iter().filter(move |scope| scope.of() == kind);
+    for kind in [ReservationScope::Client, ReservationScope::Tenant] {
+        if of(kind).any(&is_full) {
+            return Some(kind);
+        }
+    }
+    let mut keys = of(ReservationScope::Key).peekable();
+    (keys.peek().is_some() && keys.all(is_full)).then_some(ReservationScope::Key)
 }
 
 impl Place {

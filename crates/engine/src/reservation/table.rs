@@ -1,7 +1,7 @@
 //! The open reservations of one process: bounded in number and in bytes, and forgotten when their time is over.
 
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::mem;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -27,6 +27,10 @@ const SEALED_BYTES_MAX: usize = 2_048;
 const UNCHARGED: u128 = 0;
 /// Numbers under which units come back are below 2 to the power of this, so that every authority can tell them apart.
 const NUMBER_BITS: u32 = 53;
+/// Stands for the settlements among what is hashed: no reservation charges so many limits.
+const SENDER: u64 = u64::MAX - 1;
+/// The most reservations of other processes that are remembered as being settled here.
+const FOREIGN_MAX: usize = 4_096;
 
 /// Numbers about reservations, for metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,7 +47,8 @@ pub struct ReservationStats {
     pub settled_elsewhere: u64,
     /// Those that nobody has settled in time, ever.
     pub expired: u64,
-    /// Those that were refused because too many were open, of all or of a key or a tenant, ever.
+    /// Those that were refused because too many were open, of all or of a key, a tenant or a
+    /// client, ever.
     pub refused: u64,
     /// Units that came back, ever.
     pub returned_units: u64,
@@ -69,6 +74,8 @@ pub(crate) struct Reservations {
     expired: AtomicU64,
     returned_units: AtomicU64,
     booked_units: AtomicU64,
+    /// Settlements that were begun.
+    settlements: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -76,6 +83,9 @@ struct Table {
     open: HashMap<u128, Open>,
     /// Those whose end comes first, first.
     ends: BTreeSet<(Time, u128)>,
+    /// Reservations of other processes that are being settled here and that the authority has not confirmed, and their ends. It would take the first of two settlements; the second is refused here.
+    foreign: HashSet<u128>,
+    foreign_ends: BTreeSet<(Time, u128)>,
 }
 
 /// An open reservation.
@@ -88,20 +98,28 @@ pub(crate) struct Open {
     pub(crate) charged: Box<[Charged]>,
     pub(crate) life: Span,
     expires_at: Time,
-    _claim: Claim,
+    /// Its place in the table of this process. A reservation of another process has none here.
+    _claim: Option<Claim>,
 }
 
-/// A reservation that is about to be settled.
+/// A reservation that is being settled.
 #[derive(Debug)]
 pub(crate) struct Closed {
-    /// What it is about: see [`super::with_request`].
-    pub(crate) subject: Box<[u8]>,
-    /// The estimate.
-    pub(crate) cost: u64,
-    pub(crate) charged: Box<[Charged]>,
-    pub(crate) life: Span,
+    name: u128,
+    pub(crate) open: Open,
     /// Whether another process has made it.
     pub(crate) is_foreign: bool,
+}
+
+/// How a settlement ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SettleEnd {
+    /// It is done.
+    Confirmed,
+    /// It is kept and retried.
+    Pending,
+    /// It changed nothing, and nothing will be retried.
+    Failed(SettleError),
 }
 
 /// What every name of a reservation begins with.
@@ -154,6 +172,7 @@ impl Reservations {
             expired: AtomicU64::new(0),
             returned_units: AtomicU64::new(0),
             booked_units: AtomicU64::new(0),
+            settlements: AtomicU64::new(0),
         })
     }
 
@@ -177,8 +196,7 @@ impl Reservations {
         for (number, charged) in (0..).zip(&mut charged) {
             match charged {
                 Charged::There(there) => {
-                    let [low, ..] = *self.hash(made, number).as_chunks::<8>().0 else { continue };
-                    there.number = u64::from_le_bytes(low) >> (u64::BITS - NUMBER_BITS);
+                    there.number = self.number(made, number);
                 }
                 Charged::Share { .. } => claim.grow(mem::size_of::<Limit>()),
                 Charged::Here { .. } => {}
@@ -186,11 +204,9 @@ impl Reservations {
         }
         let subject = mem::take(&mut claim.subject);
         let Claim { cost, life, .. } = claim;
-        let open = Open { subject, cost, charged: charged.into(), life, expires_at, _claim: claim };
+        let open = Open { subject, cost, charged: charged.into(), life, expires_at, _claim: Some(claim) };
         let reservation = self.name(name, &open);
-        let mut table = self.table();
-        table.ends.insert((expires_at, name));
-        table.open.insert(name, open);
+        self.table().insert(name, open);
         Reserved { reservation, expires_at }
     }
 
@@ -203,11 +219,12 @@ impl Reservations {
     }
 
     /// A reservation that has charged nothing, if this process or its fleet has made it.
-    fn read_uncharged(&self, bytes: &[u8]) -> Option<Closed> {
+    fn read_uncharged(&self, bytes: &[u8], expires_at: Time) -> Option<Closed> {
         let sealed = self.sealer.open(Sealed::Reservation, bytes)?;
         let cost = take_number(&mut sealed.get(HEAD_BYTES..)?)?;
-        let (subject, charged) = (Box::default(), Box::default());
-        Some(Closed { subject, cost, charged, life: Span::ZERO, is_foreign: false })
+        let (subject, charged, life) = (Box::default(), Box::default(), Span::ZERO);
+        let open = Open { subject, cost, charged, life, expires_at, _claim: None };
+        Some(Closed { name: UNCHARGED, open, is_foreign: false })
     }
 
     /// Takes a reservation out of the table to settle it: nobody else finds it there again. What another process has made says itself what it has charged.
@@ -215,12 +232,20 @@ impl Reservations {
         let (head, rest) = reservation.0.split_first_chunk().ok_or(SettleError::Unknown)?;
         let Head { process, name, expires_at } = Head::read(*head);
         if name == UNCHARGED {
-            let closed = self.read_uncharged(&reservation.0).ok_or(SettleError::Unknown)?;
+            let closed = self.read_uncharged(&reservation.0, expires_at).ok_or(SettleError::Unknown)?;
             return if now < expires_at { Ok(closed) } else { Err(SettleError::Expired) };
         }
         if process != self.process {
-            let closed = self.read_foreign(&reservation.0).ok_or(SettleError::Unknown)?;
-            return if now < expires_at { Ok(closed) } else { Err(SettleError::Expired) };
+            let open = self.read_foreign(&reservation.0, expires_at).ok_or(SettleError::Unknown)?;
+            if now >= expires_at {
+                return Err(SettleError::Expired);
+            }
+            let is_first = self.table().close_foreign(name, expires_at);
+            return if is_first {
+                Ok(Closed { name, open, is_foreign: true })
+            } else {
+                Err(SettleError::Settled)
+            };
         }
         if !self.sealer.is_of_fleet() && !rest.is_empty() {
             return Err(SettleError::Unknown);
@@ -229,25 +254,30 @@ impl Reservations {
         match table.open.entry(name) {
             // Its end is what the table says, whether or not it was noticed.
             Entry::Occupied(open) if now < open.get().expires_at => {
-                let Open { subject, cost, charged, life, expires_at, .. } = open.remove();
-                table.ends.remove(&(expires_at, name));
-                Ok(Closed { subject, cost, charged, life, is_foreign: false })
+                let open = open.remove();
+                table.ends.remove(&(open.expires_at, name));
+                Ok(Closed { name, open, is_foreign: false })
             }
             Entry::Vacant(_) if now < expires_at => Err(SettleError::Settled),
             Entry::Occupied(_) | Entry::Vacant(_) => Err(SettleError::Expired),
         }
     }
 
-    /// Counts a reservation that was settled.
-    pub(crate) fn count(&self, settlement: &Settlement) {
-        self.settled.fetch_add(1, Ordering::Relaxed);
-        self.returned_units.fetch_add(settlement.returned, Ordering::Relaxed);
-        self.booked_units.fetch_add(settlement.booked, Ordering::Relaxed);
-    }
-
-    /// Counts a reservation of another process that was settled here.
-    pub(crate) fn count_foreign(&self, settlement: &Settlement) {
-        self.settled_elsewhere.fetch_add(1, Ordering::Relaxed);
+    /// Ends what [`Reservations::close`] began: counts a settlement, or opens the reservation again if it can still be settled.
+    pub(crate) fn end(&self, closed: Closed, settlement: &Settlement, end: SettleEnd) {
+        let Closed { name, open, is_foreign } = closed;
+        if is_foreign && end != SettleEnd::Pending {
+            // The authority knows, or nothing was changed.
+            self.table().forget_foreign(name, open.expires_at);
+        }
+        if let SettleEnd::Failed(error) = end {
+            if error == SettleError::Unavailable && !is_foreign {
+                self.table().insert(name, open);
+            }
+            return;
+        }
+        let settled = if is_foreign { &self.settled_elsewhere } else { &self.settled };
+        settled.fetch_add(1, Ordering::Relaxed);
         self.returned_units.fetch_add(settlement.returned, Ordering::Relaxed);
         self.booked_units.fetch_add(settlement.booked, Ordering::Relaxed);
     }
@@ -262,6 +292,11 @@ impl Reservations {
         {
             table.ends.pop_first();
             over.extend(table.open.remove(&name));
+        }
+        while let Some(&(end, name)) = table.foreign_ends.first()
+            && end <= now
+        {
+            table.forget_foreign(name, end);
         }
         self.expired.fetch_add(over.len() as u64, Ordering::Relaxed);
     }
@@ -287,7 +322,7 @@ impl Reservations {
         let head = Head { process: self.process, name, expires_at: open.expires_at };
         let mut bytes = head.bytes().to_vec();
         let there = open.charged.iter().filter_map(|charged| match charged {
-            Charged::There(there) => Some(*there).filter(|there| there.keeper == Keeper::Store),
+            Charged::There(there) => Some(*there),
             Charged::Here { .. } | Charged::Share { .. } => None,
         });
         let there: Vec<TakenThere> = there.collect();
@@ -295,7 +330,12 @@ impl Reservations {
             put_number(&mut bytes, open.cost);
             put_number(&mut bytes, open.life.ticks());
             put_number(&mut bytes, there.len() as u64);
-            for TakenThere { name, counted_at, number, .. } in there {
+            let has_durable = there.iter().any(|there| there.keeper == Keeper::Database);
+            let sealed = if has_durable { Sealed::DurableReservation } else { Sealed::Reservation };
+            for TakenThere { name, keeper, counted_at, number } in there {
+                if has_durable {
+                    put_number(&mut bytes, u64::from(keeper == Keeper::Database));
+                }
                 bytes.extend_from_slice(&name.0.to_le_bytes());
                 put_number(&mut bytes, counted_at.ticks());
                 put_number(&mut bytes, number);
@@ -304,27 +344,42 @@ impl Reservations {
             if bytes.len() > SEALED_BYTES_MAX {
                 bytes.truncate(HEAD_BYTES);
             } else {
-                self.sealer.seal(Sealed::Reservation, &mut bytes);
+                self.sealer.seal(sealed, &mut bytes);
             }
         }
         Reservation(bytes)
     }
 
     /// What another process of the fleet has charged, if it says so and has sealed it.
-    fn read_foreign(&self, bytes: &[u8]) -> Option<Closed> {
-        let sealed = self.sealer.open(Sealed::Reservation, bytes)?;
+    fn read_foreign(&self, bytes: &[u8], expires_at: Time) -> Option<Open> {
+        let open = |sealed| self.sealer.open(sealed, bytes);
+        let (sealed, has_durable) = match open(Sealed::Reservation) {
+            Some(sealed) => (sealed, false),
+            None => (open(Sealed::DurableReservation)?, true),
+        };
         let mut rest = sealed.get(HEAD_BYTES..)?;
         let rest = &mut rest;
         let (cost, life) = (take_number(rest)?, Span::from_ticks(take_number(rest)?));
         let mut charged = Vec::new();
         for _ in 0..take_number(rest)? {
+            let is_durable = has_durable && take_number(rest)? == 1;
+            let keeper = if is_durable { Keeper::Database } else { Keeper::Store };
             let name = SharedKey(u128::from_le_bytes(take_chunk(rest)?));
             let (counted_at, number) = (Time::from_ticks(take_number(rest)?), take_number(rest)?);
-            let (keeper, is_leased) = (Keeper::Store, false);
-            charged.push(Charged::There(TakenThere { name, keeper, counted_at, number, is_leased }));
+            charged.push(Charged::There(TakenThere { name, keeper, counted_at, number }));
         }
         let subject = Box::from(*rest);
-        Some(Closed { subject, cost, charged: charged.into(), life, is_foreign: true })
+        Some(Open { subject, cost, charged: charged.into(), life, expires_at, _claim: None })
+    }
+
+    /// A number that tells one settlement from all others.
+    pub(crate) fn sender(&self) -> u64 {
+        self.number(self.settlements.fetch_add(1, Ordering::Relaxed), SENDER)
+    }
+
+    fn number(&self, made: u64, number: u64) -> u64 {
+        let [low, ..] = *self.hash(made, number).as_chunks::<8>().0 else { return 0 };
+        u64::from_le_bytes(low) >> (u64::BITS - NUMBER_BITS)
     }
 
     /// What nobody can guess who knows the numbers.
@@ -340,5 +395,31 @@ impl Reservations {
     fn table(&self) -> MutexGuard<'_, Table> {
         // A panic of another thread is not a reason to stop deciding.
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Table {
+    fn insert(&mut self, name: u128, open: Open) {
+        self.ends.insert((open.expires_at, name));
+        self.open.insert(name, open);
+    }
+
+    /// Remembers that a reservation of another process is being settled here. False if it is already.
+    fn close_foreign(&mut self, name: u128, expires_at: Time) -> bool {
+        if !self.foreign.insert(name) {
+            return false;
+        }
+        if self.foreign.len() > FOREIGN_MAX
+            && let Some((_, first)) = self.foreign_ends.pop_first()
+        {
+            self.foreign.remove(&first);
+        }
+        self.foreign_ends.insert((expires_at, name));
+        true
+    }
+
+    fn forget_foreign(&mut self, name: u128, expires_at: Time) {
+        self.foreign.remove(&name);
+        self.foreign_ends.remove(&(expires_at, name));
     }
 }

@@ -16,7 +16,7 @@ const MINUTE: Span = Span::from_ticks(60_000_000_000);
 /// What a limit took that others share.
 fn charged_there(number: u128) -> Charged {
     let (name, keeper) = (SharedKey(number), Keeper::Store);
-    Charged::There(TakenThere { name, keeper, counted_at: NOW, number: 0, is_leased: true })
+    Charged::There(TakenThere { name, keeper, counted_at: NOW, number: 0 })
 }
 
 fn reservations(open_max: usize, bytes_max: usize) -> Reservations {
@@ -75,8 +75,9 @@ fn each_is_closed_once_and_in_time() {
     let reservations = reservations(9, 1 << 20);
     let (first, second) = (open(&reservations), open(&reservations));
     assert_ne!(first.reservation, second.reservation);
-    let close =
-        |reserved: &Reserved, now| reservations.close(&reserved.reservation, now).map(|open| open.cost);
+    let close = |reserved: &Reserved, now| {
+        reservations.close(&reserved.reservation, now).map(|closed| closed.open.cost)
+    };
     assert_eq!(close(&first, NOW), Ok(5));
     assert_eq!(close(&first, NOW), Err(SettleError::Settled));
     assert_eq!(first.expires_at, NOW.plus(MINUTE));
@@ -110,7 +111,10 @@ fn another_process_does_not_know_it() {
     let reserved = open(&reservations(9, 1 << 20));
     let settings = ReservationSettings::default();
     let other = Reservations::new(settings, 8, Sealer::new().unwrap().into()).unwrap();
-    assert_eq!(other.close(&reserved.reservation, NOW).map(|open| open.cost), Err(SettleError::Unknown));
+    assert_eq!(
+        other.close(&reserved.reservation, NOW).map(|closed| closed.open.cost),
+        Err(SettleError::Unknown)
+    );
 }
 
 #[test]
@@ -126,7 +130,10 @@ fn names_are_texts() {
     let reservations = reservations(9, 1 << 20);
     for text in [&text[..62], &format!("{text}00"), "00"] {
         let reservation = text.parse().unwrap();
-        assert_eq!(reservations.close(&reservation, NOW).map(|open| open.cost), Err(SettleError::Unknown));
+        assert_eq!(
+            reservations.close(&reservation, NOW).map(|closed| closed.open.cost),
+            Err(SettleError::Unknown)
+        );
     }
 }
 
@@ -171,9 +178,9 @@ fn others_of_the_fleet_know_what_was_charged_of_what_they_share() {
     let claim = maker.claim(estimate(8), NOW).unwrap();
     let Reserved { reservation, expires_at } = maker.open(claim, vec![charged_there(5), charged_there(5)]);
     let closed = other.close(&reservation, NOW).unwrap();
-    assert_eq!((closed.cost, closed.life, closed.is_foreign), (5, MINUTE, true));
-    assert_eq!(*closed.subject, [0; 8]);
-    let numbers = closed.charged.iter().map(|charged| match charged {
+    assert_eq!((closed.open.cost, closed.open.life, closed.is_foreign), (5, MINUTE, true));
+    assert_eq!(*closed.open.subject, [0; 8]);
+    let numbers = closed.open.charged.iter().map(|charged| match charged {
         Charged::There(there) => (there.name, there.counted_at, there.number),
         _ => unreachable!(),
     });
@@ -224,7 +231,7 @@ fn what_has_charged_nothing_takes_no_place_and_changes_nothing_however_often_it_
         assert_eq!((maker.stats().open, maker.stats().bytes), (0, 0));
         for reservations in [&maker, &other, &maker] {
             let closed = reservations.close(&reservation, NOW).unwrap();
-            assert_eq!((closed.cost, closed.charged.len(), closed.is_foreign), (cost, 0, false));
+            assert_eq!((closed.open.cost, closed.open.charged.len(), closed.is_foreign), (cost, 0, false));
             assert_eq!(reservations.close(&reservation, expires_at).map(drop), Err(SettleError::Expired));
         }
         assert_eq!(stranger.close(&reservation, NOW).map(drop), Err(SettleError::Unknown));

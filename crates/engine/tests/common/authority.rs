@@ -3,7 +3,10 @@
 use std::collections::{HashMap, HashSet};
 
 use tollgate::authority::{Act, Directed, Failure, Grant, Question, SharedKey};
-use tollgate::core::{Ask, Cost, Decision, Holder, LeaseRest, Limit, Outcome, Refund, Span, State, Time};
+use tollgate::core::{
+    Ask, Cost, Decision, Holder, LeaseRest, Limit, Outcome, Refund, SettleChange, SettleOnce, Span, State,
+    Time,
+};
 use tollgate::{Engine, Lease, Pending, Request, RequestError, Resumed, Step, Verdict};
 
 #[derive(Default)]
@@ -11,6 +14,8 @@ pub(crate) struct Authority {
     states: HashMap<SharedKey, State>,
     /// What came back.
     returned: HashSet<(SharedKey, u64)>,
+    /// The settlement that counted, by reservation.
+    settled: HashMap<(SharedKey, u64), u64>,
     /// How many questions it was asked.
     pub(crate) asked: usize,
 }
@@ -52,7 +57,7 @@ impl Authority {
                 leased = units;
                 (decision, None)
             }
-            // What comes back under one number does so once, and in time.
+            // What has a number counts once, and in time.
             Act::Return(LeaseRest { deadline, number, .. })
                 if at > deadline || !self.returned.insert((*key, number)) =>
             {
@@ -64,9 +69,41 @@ impl Authority {
                 let decision = limit.decide(state, Ask::peek(Cost::ZERO, at));
                 (Decision { outcome: Outcome::ALLOWED, ..decision }, None)
             }
+            Act::Settle(settle) => {
+                let end = match self.settled.get(&(*key, settle.number)) {
+                    None if at <= settle.deadline => Settling::First,
+                    Some(&sender) if sender == settle.sender => Settling::Repeated,
+                    _ => Settling::Other,
+                };
+                self.settled.entry((*key, settle.number)).or_insert(settle.sender);
+                (settle_once(limit, state, settle, end, at), None)
+            }
         };
         Grant { decision: in_nanoseconds(decision, tick_ns), at, holder, leased }
     }
+}
+
+/// The first settlement counts. Its sender may repeat it; another is refused.
+fn settle_once(limit: &Limit, state: &mut State, settle: SettleOnce, end: Settling, at: Time) -> Decision {
+    match (end, settle.change) {
+        (Settling::First, SettleChange::Book(units)) => {
+            return limit.decide(state, Ask::book(Cost::new(units), at));
+        }
+        (Settling::First, SettleChange::Return(units)) => {
+            let refund = Refund { counted_at: settle.counted_at, ..Refund::at_once(units, at) };
+            limit.give_back(state, refund);
+        }
+        (Settling::Repeated | Settling::Other, _) => {}
+    }
+    let outcome = if end == Settling::Other { Outcome::Busy } else { Outcome::ALLOWED };
+    Decision { outcome, ..limit.decide(state, Ask::peek(Cost::ZERO, at)) }
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Settling {
+    First,
+    Repeated,
+    Other,
 }
 
 fn release(limit: &Limit, state: &mut State, holder: Holder, at: Time) -> Decision {

@@ -65,10 +65,11 @@ pub(crate) fn with_request<R>(descriptors: &[&str], ask: impl FnOnce(&Request<'_
     ask(&Request::new("d", &descriptors))
 }
 
-/// What became of each descriptor: `-` no limit, `*` unlimited, else what remains, with `!` if it is over.
+/// What became of each descriptor: `-` no limit, `*` unlimited, `banned`, else what remains, with `!` if it is over.
 pub(crate) fn summary(verdict: &Verdict) -> String {
     let of = |status: &Status| match status {
-        Status::NoLimit => "-".to_owned(),
+        Status::Unmatched(_) | Status::NoLimit | Status::SwitchedOff => "-".to_owned(),
+        Status::Banned { .. } => "banned".to_owned(),
         Status::Unlimited => "*".to_owned(),
         Status::Limited(_) => {
             let ruling = verdict.tightest_of(status).unwrap();

@@ -49,6 +49,18 @@ fn places_that_are_empty() {
 }
 
 #[test]
+fn a_forbidden_field_stays_forbidden_where_a_later_block_refers_to_it() {
+    let (mut decoder, mut fields) = (Decoder::new(100), Fields::new(1000));
+    // `a: b\nc`, then `d: e`, then both from the table, and at last the name of the first with another value.
+    for (block, has_invalid) in
+        [("400161 03620a63", true), ("400164 0165", false), ("bf", true), ("be", false), ("0f30 0165", false)]
+    {
+        decoder.decode(&bytes(block), &mut fields).unwrap();
+        assert_eq!(fields.has_invalid(), has_invalid, "{block}");
+    }
+}
+
+#[test]
 fn blocks_that_end_within_a_field() {
     for block in
         ["ff", "ff80", "40", "4001", "400161", "400161 02", "400161 0262", "00", "10", "01", "01 81", "3f"]

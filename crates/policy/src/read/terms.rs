@@ -66,6 +66,13 @@ impl Reader<'_, '_> {
         if let Some(given) = tier.given().filter(|given| given.value.is_empty()) {
             self.wrong(given.mark, "the `tier` is empty", "name one, or write `null`");
         }
+        if let Some(given) = tier.given().filter(|given| given.value.contains(char::is_control)) {
+            self.wrong(
+                given.mark,
+                "the `tier` has a control character in it",
+                "write its name as the rules do",
+            );
+        }
         let list =
             self.optional(fields, "overrides", |reader, entry| reader.list_up_to(entry, OVERRIDES_MAX));
         let mut overrides = Vec::new();

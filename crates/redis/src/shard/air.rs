@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 use tollgate_core::{CallWriter, Script, Time};
 use tollgate_store::authority::debts::Debt;
 use tollgate_store::authority::queue::{Flight, FlightLimits, List};
-use tollgate_store::authority::{Failure, Question};
+use tollgate_store::authority::{Act, Failure, Question};
 
 use super::State;
 use super::verdict::{Redirect, Verdict};
@@ -147,7 +147,7 @@ impl Air {
         script::write_time(ground.fleet.made_up_us(), &mut self.arguments);
         self.writer.begin();
         for list in lists {
-            let around = call.manner.around.unwrap_or(ground.now);
+            let around = call.manner.around.unwrap_or_else(|| ground.fleet.clock.from_steady(ground.now));
             script::write(list, around, &mut self.writer, &mut self.arguments);
         }
         self.arguments.text(Script::END.as_bytes());
@@ -286,7 +286,7 @@ impl Air {
             let (key, limit) = (list.key(), Arc::clone(list.limit()));
             for asked in list.asks.drain(..) {
                 let question = Question { key, limit: Arc::clone(&limit), act: asked.act, account: None };
-                ground.state.put_off(question, asked.ticket, Failure::Refused, ground.now);
+                ground.state.put_off(question, asked.ticket, Failure::NotNow, ground.now);
             }
         }
         self.done(call.flight, ground);
@@ -314,7 +314,8 @@ impl Air {
         for mut flying in self.flights.into_iter().flatten() {
             for list in flying.flight.lists_mut() {
                 for asked in list.asks.drain(..) {
-                    ground.state.answer(asked.ticket, Err(Failure::Unreachable), ground.now);
+                    ground.state.tally.lost_bookings += u64::from(matches!(asked.act, Act::Book(_)));
+                    ground.state.answer(asked.ticket, Err(Failure::Lost), ground.now);
                 }
             }
             ground.state.queue.land(flying.flight);

@@ -110,7 +110,7 @@ impl Link {
     /// One connection's life.
     async fn live(&self, opened: Opened) -> End {
         let Opened { node, mut connection, digests } = opened;
-        let opened = self.shard.fleet.clock.now();
+        let opened = self.shard.fleet.clock.steady();
         tracing::info!(shard = self.shard.name, %node, "connected to Redis");
         self.come_up();
         let mut air = Air::new(digests);
@@ -121,7 +121,7 @@ impl Link {
             (broken, opened) = self.renewed() => (broken, Some(opened)),
             () = self.replaced(&node) => (Broken::Replaced, None),
         };
-        let now = self.shard.fleet.clock.now();
+        let now = self.shard.fleet.clock.steady();
         let mut state = self.shard.state();
         air.crash(&mut Ground { shard: &self.shard.name, fleet: &self.shard.fleet, state: &mut state, now });
         End { broken, life: now.since(opened), next }
@@ -146,13 +146,13 @@ impl Link {
     fn come_up(&self) {
         let mut state = self.shard.state();
         state.reach = Reach::Up;
-        state.breaker.hurry(self.shard.fleet.clock.now());
+        state.breaker.hurry(self.shard.fleet.clock.steady());
     }
 
     /// There is no connection any more: nobody waits for one.
     fn come_down(&self, broken: &Broken) {
         self.shard.fleet.murmur_broken(&self.shard.name, broken);
-        let now = self.shard.fleet.clock.now();
+        let now = self.shard.fleet.clock.steady();
         let mut state = self.shard.state();
         state.tally.breaks += 1;
         state.reach = Reach::Down;
@@ -204,7 +204,7 @@ impl Link {
             return Ok(());
         }
         let fleet = &*self.shard.fleet;
-        let now = fleet.clock.now();
+        let now = fleet.clock.steady();
         let mut ground = Ground { shard: &self.shard.name, fleet, state: &mut state, now };
         let landed = if has_read { land_all(connection, air, &mut ground) } else { Ok(()) };
         if landed.is_ok() {
@@ -224,7 +224,7 @@ impl Link {
 
     /// Tells what is owed to whoever keeps its key now, when it is time.
     fn settle(&self) {
-        let now = self.shard.fleet.clock.now();
+        let now = self.shard.fleet.clock.steady();
         let due = self.shard.state().debts.take_due(now);
         for debt in due {
             let keeper = self.mover.as_ref().and_then(|mover| mover.keeper(debt.question.key));
@@ -279,7 +279,7 @@ impl Link {
 
     /// For how long.
     fn silence(&self) -> Span {
-        let now = self.shard.fleet.clock.now();
+        let now = self.shard.fleet.clock.steady();
         self.silent_since().map_or(Span::ZERO, |since| now.since(since))
     }
 

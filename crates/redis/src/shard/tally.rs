@@ -27,6 +27,8 @@ pub struct ShardStats {
     pub calls: u64,
     /// Grants that came too late and were given back.
     pub late_grants: u64,
+    /// Bookings of which it is not known whether they were counted: the connection broke after they were sent.
+    pub lost_bookings: u64,
     /// Times that a connection broke or could not be made.
     pub breaks: u64,
     /// What failed, by [`Failure`], in the order of its declaration.
@@ -38,8 +40,15 @@ pub struct ShardStats {
 }
 
 /// Every failure there is.
-pub const FAILURES: [Failure; 5] =
-    [Failure::TimedOut, Failure::Unreachable, Failure::NotAsked, Failure::Refused, Failure::Crowded];
+pub const FAILURES: [Failure; 7] = [
+    Failure::TimedOut,
+    Failure::Unreachable,
+    Failure::NotAsked,
+    Failure::Refused,
+    Failure::Crowded,
+    Failure::NotNow,
+    Failure::Lost,
+];
 
 /// The same while it is counted.
 #[derive(Debug, Default)]
@@ -48,6 +57,7 @@ pub(super) struct Tally {
     pub(super) flights: u64,
     pub(super) calls: u64,
     pub(super) late_grants: u64,
+    pub(super) lost_bookings: u64,
     pub(super) breaks: u64,
     pub(super) openings: u64,
     failures: [u64; FAILURES.len()],
@@ -79,6 +89,7 @@ impl Tally {
             flights: self.flights,
             calls: self.calls,
             late_grants: self.late_grants,
+            lost_bookings: self.lost_bookings,
             breaks: self.breaks,
             failures: self.failures,
             round_trips: self.round_trips,
@@ -102,6 +113,7 @@ impl ShardStats {
         self.flights += other.flights;
         self.calls += other.calls;
         self.late_grants += other.late_grants;
+        self.lost_bookings += other.lost_bookings;
         self.breaks += other.breaks;
         for (sum, count) in self.failures.iter_mut().zip(other.failures) {
             *sum += count;

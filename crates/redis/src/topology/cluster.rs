@@ -138,7 +138,7 @@ impl Cluster {
         for node in known.iter().chain(named) {
             match self.ask(node).await {
                 Ok(ranges) if !ranges.is_empty() => {
-                    self.update(node, ranges, self.fleet.clock.now());
+                    self.update(node, ranges, self.fleet.clock.steady());
                     return Ok(());
                 }
                 Ok(_) => {}
@@ -238,7 +238,7 @@ async fn later(cluster: Weak<Cluster>, mut moved: Moved) {
     let Some(cluster) = cluster.upgrade().filter(|_| moved.ticket.is_wanted()) else { return };
     moved.ticket.is_asking = false;
     match cluster.shard_of(moved.question.key) {
-        Some(shard) => shard.take_over(moved.question, moved.ticket, cluster.fleet.clock.now()),
+        Some(shard) => shard.take_over(moved.question, moved.ticket, cluster.fleet.clock.steady()),
         None => drop(moved.ticket.deliver(Err(Failure::Unreachable))),
     }
 }

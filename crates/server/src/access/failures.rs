@@ -245,9 +245,10 @@ mod tests {
     #[test]
     fn the_table_is_bounded_and_the_oldest_make_room() {
         let failures = Failures::default();
-        for number in 0..u32::try_from(4 * ADDRESSES_MAX).unwrap() {
+        // So many that each set has certainly been filled anew since the fourth second, wherever the hash puts them.
+        for number in 0..u32::try_from(16 * ADDRESSES_MAX).unwrap() {
             let address = std::net::Ipv4Addr::from_bits(0x0a00_0000 + number).to_string();
-            wrong(&failures, &address, u64::from(number) / 1_000);
+            wrong(&failures, &address, u64::from(number) / 4_000);
         }
         let table = failures.table.lock().unwrap();
         assert_eq!(table.places.len(), ADDRESSES_MAX);
@@ -267,5 +268,17 @@ mod tests {
         assert_eq!(taken(&mut lines, 0), usize::try_from(LINES_MAX).unwrap());
         assert_eq!(taken(&mut lines, 59), 0);
         assert_eq!(taken(&mut lines, 60), usize::try_from(LINES_MAX).unwrap());
+    }
+
+    #[test]
+    fn failures_beyond_the_lines_of_the_log_are_counted_as_suppressed() {
+        let failures = Failures::default();
+        for host in 1..=LINES_MAX + 1 {
+            wrong(&failures, &format!("192.0.2.{host}"), 0);
+        }
+        let table = failures.table.lock().unwrap();
+        let suppressed: u64 = table.places.iter().flatten().map(|place| place.suppressed).sum();
+        let logged = table.places.iter().flatten().filter(|place| place.is_logged).count();
+        assert_eq!((suppressed, logged), (1, usize::try_from(LINES_MAX).unwrap()));
     }
 }

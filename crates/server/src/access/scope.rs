@@ -7,7 +7,7 @@
 use std::fmt;
 
 use thiserror::Error;
-use tollgate::{Request, Subject};
+use tollgate::{Known, Request, RequestError, Subject};
 
 /// The most patterns in a list of domains or policies.
 const PATTERNS_MAX: usize = 64;
@@ -60,6 +60,9 @@ pub(crate) enum Forbidden {
     /// The same of a policy.
     #[error("this token may not use the policy \"{0}\"")]
     Policy(String),
+    /// The request names no domain, and the token may use none that could be meant.
+    #[error("this token may not use any domain that has `forward_auth`")]
+    AnyDomain,
     /// It is bounded to domains or policies, and CL.THROTTLE has neither.
     #[error("this token is bounded to domains or policies, and CL.THROTTLE belongs to neither")]
     Unbounded,
@@ -186,6 +189,18 @@ impl Scope {
     /// Whether it may do this at all: for requests that show a permit or a reservation, which only its holder knows.
     pub(crate) fn permit_verb(&self, verb: Verb) -> Result<(), Forbidden> {
         if self.verbs.has(verb) { Ok(()) } else { Err(Forbidden::Verb(verb)) }
+    }
+}
+
+/// An error as a client with this scope is told it: without names of policies that its token may not use.
+pub(crate) fn narrowed(scope: Option<&Scope>, error: RequestError) -> RequestError {
+    match (scope.and_then(|scope| scope.policies.as_ref()), error) {
+        (Some(policies), RequestError::UnknownPolicy { name, known }) => {
+            let names: Vec<String> = known.names.into_iter().filter(|name| policies.matches(name)).collect();
+            // How many there are besides is none of its business either.
+            RequestError::UnknownPolicy { name, known: Known { count: names.len(), names } }
+        }
+        (_, error) => error,
     }
 }
 

@@ -76,9 +76,30 @@ fn lists_have_a_length_too() {
     assert_eq!(TokenSource::parse(&many(TOKENS_MAX + 1)), Err(TokenError::Many));
     assert_eq!(TokenSource::parse(" , "), Err(TokenError::None));
     assert_eq!(TokenSource::parse("@a/b"), Ok(TokenSource::File("a/b".into())));
-    let lines = |count: usize| read_tokens(&file(), vec![ANN; count].join("\n").as_bytes());
+    let lines = |count: usize| {
+        let lines: Vec<String> = (0..count).map(|number| format!("{ANN}{number}")).collect();
+        read_tokens(&file(), lines.join("\n").as_bytes())
+    };
     assert_eq!(lines(TOKENS_MAX).unwrap().len(), TOKENS_MAX);
     assert_eq!(lines(TOKENS_MAX + 1).unwrap_err().to_string(), "`http_tokens` tokens: more than 256 tokens");
+}
+
+#[test]
+fn a_token_on_two_lines_is_an_error_with_both_line_numbers() {
+    let told = |text: &str| lines(text).map(drop).unwrap_err();
+    let twice = "`http_tokens` tokens: line 4: the same token as on line 2: remove one of them";
+    assert_eq!(told(&format!("# ours\n{ANN} scopes=check\n{BOB}\n{ANN}\n")), twice);
+    let hash = "sha256:47a40ebb4f7ac1e0e4a2a5a7a1a1b2d6ee1ba3d5fe8d7c3b47ec1c27e4ca1f5a";
+    assert!(lines(&format!("{ANN}\n{hash}")).is_ok(), "another token");
+    let hash = format!("sha256:{}", hex_sha256(ANN));
+    assert_eq!(told(&format!("# ours\n{hash} policies=search\n\n{ANN}\n")), twice, "by its hash, too");
+}
+
+/// As `sha256sum` prints it.
+fn hex_sha256(text: &str) -> String {
+    let digest = ring::digest::digest(&ring::digest::SHA256, text.as_bytes());
+    // blake3 writes any 32 bytes as 64 hexadecimal digits.
+    blake3::Hash::from_slice(digest.as_ref()).unwrap().to_string()
 }
 
 #[test]
@@ -267,4 +288,30 @@ fn a_remembered_token_is_looked_up_again_when_tokens_change() {
     access.tokens(Protocol::Http).unwrap().replace(tokens);
     assert_eq!(admit(ANN, 0), Err(Refused::Wrong));
     assert_eq!(admit(BOB, 0), Ok(()));
+}
+
+#[test]
+fn a_token_file_that_every_user_may_write_lets_no_client_in() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tokens");
+    let write = |token: &str, mode: u32| {
+        std::fs::write(&path, token).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    let settings = TokenSettings { http: Some(TokenSource::File(path.clone())), ..TokenSettings::default() };
+    write(ANN, 0o602);
+    let refused = Access::load(&settings).err().unwrap().to_string();
+    assert!(refused.contains("may write it"), "{refused}");
+    write(ANN, 0o600);
+    let (access, mut files) = Access::load(&settings).unwrap();
+    let gate = Arc::new(Gate::new(crate::gate::GateSettings::default()).unwrap().with_access(access));
+    let mut kept = files.remove(0).kept(&gate);
+    // A reload takes nothing over from such a file either.
+    write(BOB, 0o602);
+    assert!(kept.refresh(true, 0).unwrap().is_err());
+    assert!(admits(gate.access(), ANN) && !admits(gate.access(), BOB));
+    write(BOB, 0o600);
+    assert!(kept.refresh(true, 0).unwrap().is_ok());
+    assert!(admits(gate.access(), BOB) && !admits(gate.access(), ANN));
 }

@@ -26,11 +26,11 @@ const NAME_BYTES_MAX: usize = 64;
 const HASH_PREFIX: &str = "sha256:";
 
 /// A secret that a client shows. Only its hash is kept, and that is not printed either.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Token(TokenHash);
 
 /// The SHA-256 of what a client has shown.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct TokenHash([u8; SHA256_OUTPUT_LEN]);
 
 /// Why a text is not a token. The text is not repeated.

@@ -4,11 +4,17 @@
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize};
+use tollgate::core::Time;
 use tollgate::policy::Source;
 
+use crate::gate::{SwitchTarget, SwitchedOff};
 use crate::protocol::http::Object;
+
+const NS_PER_MS: u64 = 1_000_000;
 
 /// The id of the one document that says what is switched off.
 pub(crate) const SWITCHES_ID: &str = "switches";
@@ -44,6 +50,56 @@ pub(crate) struct SwitchBody {
     /// These rules: `DOMAIN: PATH`, or `policy NAME`.
     #[serde(default)]
     pub(crate) rules: Vec<String>,
+    /// Until when and why, by switch: `all`, `domain NAME` or `rule NAME`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) details: BTreeMap<String, SwitchDetail>,
+}
+
+/// Until when and why something is switched off.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SwitchDetail {
+    /// RFC 3339; without it, until an operator switches it on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) until: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) reason: Option<String>,
+}
+
+impl SwitchBody {
+    /// The switches that are off. An end that cannot be read is taken for none.
+    pub(crate) fn switched_off(&self) -> Vec<SwitchedOff> {
+        let all = self.all.then_some(SwitchTarget::All);
+        let domains = self.domains.iter().cloned().map(SwitchTarget::Domain);
+        let rules = self.rules.iter().cloned().map(SwitchTarget::Rule);
+        let switched_off = |target: SwitchTarget| {
+            let detail = self.details.get(&target.to_string()).cloned().unwrap_or_default();
+            let until_ms = detail.until.as_deref().and_then(moment_ms);
+            let until = until_ms.map_or(Time::MAX, |ms| {
+                Time::from_ticks(u64::try_from(ms).unwrap_or(0).saturating_mul(NS_PER_MS))
+            });
+            SwitchedOff { target, until, reason: detail.reason }
+        };
+        all.into_iter().chain(domains).chain(rules).map(switched_off).collect()
+    }
+
+    /// The same without what has ended by now.
+    pub(crate) fn not_over(mut self, now: Time) -> SwitchBody {
+        let over: Vec<SwitchTarget> = self
+            .switched_off()
+            .into_iter()
+            .filter_map(|off| (off.until <= now).then_some(off.target))
+            .collect();
+        for target in over {
+            self.details.remove(&target.to_string());
+            match target {
+                SwitchTarget::All => self.all = false,
+                SwitchTarget::Domain(over) => self.domains.retain(|name| *name != over),
+                SwitchTarget::Rule(over) => self.rules.retain(|name| *name != over),
+            }
+        }
+        self
+    }
 }
 
 /// A key that is banned or boosted, as it is stored.

@@ -15,6 +15,7 @@ use super::token::{Caller, Callers};
 use super::v1::problem::Problem;
 use super::v1::{Api, OPENAPI_PATH, PREFIX};
 use crate::access;
+use crate::metrics::AdminOutcome;
 
 /// What requests have to pass.
 pub(crate) struct Guard {
@@ -97,6 +98,8 @@ pub(super) async fn guard(State(api): State<Arc<Api>>, mut request: Request, nex
         }
         Err(Refusal { caller, problem }) => (caller, problem.into_response()),
     };
-    api.guard.log.record(&record, caller.as_ref(), response.status(), now);
+    let (caller, outcome) = (caller.as_ref(), AdminOutcome::of(response.status()));
+    api.gate.metrics().observe_admin(caller.map(|caller| caller.role), outcome);
+    api.guard.log.record(&record, caller, response.status(), now);
     response
 }

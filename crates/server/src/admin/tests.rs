@@ -8,12 +8,13 @@ use axum::body::Body;
 use http::{Method, Request};
 use http_body_util::BodyExt;
 use insta::assert_snapshot;
+use tollgate::core::Time;
 use tollgate::policy::FileSpec;
 use tower::ServiceExt;
 
 use super::testing::{READER, api};
 use super::{CLASSIC, OPENMETRICS, router};
-use crate::gate::{Gate, GateSettings};
+use crate::gate::{Gate, GateSettings, SwitchTarget, SwitchedOff};
 use crate::headers::samples::{bucket, domain, engine_settings, per_minute, policy, rule};
 use crate::metrics::Protocol;
 
@@ -69,9 +70,30 @@ async fn metrics_in_the_format_that_is_asked_for() {
 #[tokio::test]
 async fn config_says_what_is_loaded() {
     let gate = gate();
-    assert_snapshot!(send(&gate, Method::GET, "/config").await.1, @r#"{"ready":false,"loaded":false,"rules":0,"limits":0,"domains":[],"policies":[]}"#);
+    assert_snapshot!(send(&gate, Method::GET, "/config").await.1, @r#"{"ready":false,"loaded":false,"rules":0,"limits":0,"switched_off":[],"domains":[],"policies":[]}"#);
     load(&gate);
-    assert_snapshot!(send(&gate, Method::GET, "/config").await.1, @r#"{"ready":true,"loaded":true,"rules":3,"limits":4,"domains":[{"name":"web","enabled":true,"rules":2,"limits":3}],"policies":[{"name":"search","enabled":true,"limits":1}]}"#);
+    assert_snapshot!(send(&gate, Method::GET, "/config").await.1, @r#"{"ready":true,"loaded":true,"rules":3,"limits":4,"switched_off":[],"domains":[{"name":"web","enabled":true,"rules":2,"limits":3}],"policies":[{"name":"search","enabled":true,"limits":1}]}"#);
+}
+
+#[tokio::test]
+async fn config_says_what_is_switched_off() {
+    let gate = gate();
+    load(&gate);
+    let off = |target| SwitchedOff { target, until: Time::MAX, reason: None };
+    let config = async || send(&gate, Method::GET, "/config").await.1;
+    let ended = SwitchedOff { until: Time::from_ticks(1), ..off(SwitchTarget::All) };
+    gate.switch(vec![off(SwitchTarget::Domain("web".to_owned())), ended]);
+    let told = config().await;
+    assert!(
+        told.contains(r#""switched_off":[{"what":"domain web"}],"domains":[{"name":"web","enabled":false,"#),
+        "{told}"
+    );
+    assert!(told.contains(r#"{"name":"search","enabled":true,"#), "{told}");
+    let until = Time::from_ticks(2_524_608_000_000_000_000);
+    gate.switch(vec![SwitchedOff { until, ..off(SwitchTarget::Rule("policy search".to_owned())) }]);
+    let told = config().await;
+    assert!(told.contains(r#"[{"what":"rule policy search","until":"2050-01-01T00:00:00Z"}]"#), "{told}");
+    assert!(told.contains(r#"{"name":"search","enabled":false,"#), "{told}");
 }
 
 #[tokio::test]

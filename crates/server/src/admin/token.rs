@@ -16,7 +16,7 @@ use thiserror::Error;
 use tollgate::core::Time;
 
 use super::role::Role;
-use crate::access::{TOKENS_MAX, Token, TokenError, TokenHash, is_owner_name, read_expiry};
+use crate::access::{TOKENS_MAX, Token, TokenError, TokenHash, check_unique, is_owner_name, read_expiry};
 use crate::reload::Kept;
 use crate::secret::{NamedFile, SecretError};
 
@@ -139,15 +139,17 @@ fn bounded(tokens: Vec<AdminToken>) -> Result<Vec<AdminToken>, AdminTokenError> 
 /// The tokens of a file: one a line; lines that begin with `#` are comments.
 fn read_tokens(file: &NamedFile, content: &[u8]) -> Result<Vec<AdminToken>, SecretError> {
     let text = str::from_utf8(content).map_err(|_| file.unusable("not a text in UTF-8"))?;
-    let lines = text.lines().map(str::trim).enumerate();
+    let lines = (1..).zip(text.lines().map(str::trim));
     let tokens = lines
         .filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
         .take(TOKENS_MAX + 1)
-        .map(|(index, line)| {
-            AdminToken::parse_line(line)
-                .map_err(|error| file.unusable(format!("line {}: {error}", index + 1)))
+        .map(|(number, line)| match AdminToken::parse_line(line) {
+            Ok(token) => Ok((number, token)),
+            Err(error) => Err(file.unusable(format!("line {number}: {error}"))),
         })
-        .collect::<Result<_, _>>()?;
+        .collect::<Result<Vec<(usize, AdminToken)>, _>>()?;
+    check_unique(file, tokens.iter().map(|(number, token)| (*number, &token.token)))?;
+    let tokens = tokens.into_iter().map(|(_, token)| token).collect();
     bounded(tokens).map_err(|error| file.unusable(error.to_string()))
 }
 

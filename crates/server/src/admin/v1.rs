@@ -7,6 +7,7 @@ mod answers;
 mod ask;
 mod audit;
 mod conditions;
+mod explain;
 mod hot_keys;
 mod keys;
 mod moment;
@@ -19,10 +20,12 @@ pub(in crate::admin) mod problem;
 mod query;
 mod quotas;
 mod reload;
+mod rendering;
 mod schemas;
 mod switches;
 #[cfg(test)]
 mod tests;
+mod unique_keys;
 mod usage;
 mod usage_days;
 
@@ -73,6 +76,7 @@ fn operations() -> impl Iterator<Item = &'static Operation> {
         nodes::OPERATIONS,
         audit::OPERATIONS,
         hot_keys::OPERATIONS,
+        explain::OPERATIONS,
     ]
     .into_iter()
     .flatten()

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 
 use axum::body::Body as ResponseBody;
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use http::{HeaderMap, Request, Response};
 use hyper::body::{Body, Frame, SizeHint};
 use thiserror::Error;
@@ -23,24 +23,37 @@ use crate::room::{Held, Room, Share};
 pub(super) const BODIES_BYTES_MAX: usize = 16 << 20;
 /// So much of it belongs to the first buffers of the connection.
 const FIRST_BYTES_MAX: usize = 16 << 10;
+/// A connection that holds more than this when the account refuses something is to be closed.
+const REFUSED_BYTES_MAX: usize = 64 << 10;
 /// What a header field takes besides its name and value.
 const FIELD_BYTES: usize = 64;
-/// What a request takes besides its header fields: a task, and a stream of HTTP/2.
-const REQUEST_BYTES: usize = 2 << 10;
+/// What a request takes besides its header fields and the future that answers it, and what a response takes
+/// besides its header fields and its body: a task, and a stream of HTTP/2.
+const STREAM_BYTES: usize = 2 << 10;
 
 /// More is under way than a connection may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("the requests under way on this connection are larger than {BODIES_BYTES_MAX} bytes together")]
 pub(super) struct TooMuchUnderWay;
 
-/// What the requests of one connection hold.
+/// What the requests of one connection hold. Requests carry it as an extension, so that handlers can charge
+/// what they hold.
 #[derive(Clone, Debug)]
-pub(super) struct Budget(Arc<Held>);
+pub(crate) struct Budget(Arc<Held>);
 
-/// The body of a request, which counts for what was read of it until it is dropped.
+/// What one request holds until it has a response: its header fields, the future that answers it, and what
+/// was read of its body.
+#[derive(Debug)]
+pub(super) struct RequestShare {
+    of: Arc<Held>,
+    // Relaxed: the number guards no other memory.
+    bytes: AtomicUsize,
+}
+
+/// The body of a request. What was read of it counts until the request has a response.
 pub(crate) struct Counted<B> {
     body: B,
-    share: Share,
+    share: Arc<RequestShare>,
 }
 
 impl Budget {
@@ -48,16 +61,39 @@ impl Budget {
         Budget(Arc::new(Held::new(room, FIRST_BYTES_MAX)))
     }
 
-    pub(super) fn count<B>(&self, body: B) -> Counted<B> {
-        Counted { body, share: Share::new(&self.0) }
+    /// What one more request holds.
+    pub(super) fn request(&self) -> Arc<RequestShare> {
+        Arc::new(RequestShare { of: Arc::clone(&self.0), bytes: AtomicUsize::new(0) })
     }
 
-    /// Charges the header fields of a request, for as long as the share is kept.
-    pub(super) fn charge_head<B>(&self, request: &Request<B>) -> Result<Share, AccountFull> {
-        let mut share = Share::new(&self.0);
+    /// Nothing yet of what the connection may hold, for a handler that holds more than its response.
+    pub(crate) fn share(&self) -> Share {
+        Share::new(&self.0)
+    }
+
+    /// Whether the connection holds so much that it is to be closed when the account refuses something.
+    pub(super) fn is_large(&self) -> bool {
+        self.0.bytes() > REFUSED_BYTES_MAX
+    }
+}
+
+impl RequestShare {
+    /// Charges the header fields of a request, and a future of so many bytes that answers it.
+    pub(super) fn charge<B>(&self, request: &Request<B>, future_bytes: usize) -> Result<(), AccountFull> {
         let uri = request.uri().path_and_query().map_or(0, |path| path.as_str().len());
-        share.grow(REQUEST_BYTES + uri + fields_bytes(request.headers()))?;
-        Ok(share)
+        self.grow(STREAM_BYTES + future_bytes + uri + fields_bytes(request.headers())).map(drop)
+    }
+
+    /// Adds to it, and returns what the whole connection holds. What is refused stays charged.
+    fn grow(&self, bytes: usize) -> Result<usize, AccountFull> {
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.of.grow(bytes)
+    }
+}
+
+impl Drop for RequestShare {
+    fn drop(&mut self) {
+        self.of.shrink(*self.bytes.get_mut());
     }
 }
 
@@ -66,6 +102,10 @@ fn fields_bytes(fields: &HeaderMap) -> usize {
 }
 
 impl<B> Counted<B> {
+    pub(super) fn new(body: B, share: Arc<RequestShare>) -> Counted<B> {
+        Counted { body, share }
+    }
+
     fn take(&mut self, bytes: usize) -> Result<(), BoxError> {
         let held_bytes = self.share.grow(bytes)?;
         if held_bytes > BODIES_BYTES_MAX { Err(TooMuchUnderWay.into()) } else { Ok(()) }
@@ -117,43 +157,92 @@ impl Responses {
     }
 }
 
-/// The body of a response, which counts until the client has taken it, together with its request.
-struct Answer {
+/// The body of a response, which counts until the client has taken it.
+///
+/// The HTTP library drops a body when it has read all of it, and keeps the bytes until the client has a
+/// window for them. So each of its chunks keeps the share too.
+pub(super) struct Answer {
     body: ResponseBody,
-    _share: Share,
+    /// So much of what is still to come was charged when the response was made.
+    charged_bytes: usize,
+    untaken: Arc<Untaken>,
+}
+
+/// A response that the client has not taken yet.
+#[derive(Debug)]
+struct Untaken {
+    share: Share,
     responses: Arc<Responses>,
 }
 
-/// Makes a response count, with what its request holds.
-pub(super) fn count_response(
-    response: Response<ResponseBody>,
-    mut share: Share,
-    responses: &Arc<Responses>,
-) -> Response<ResponseBody> {
-    let bytes = usize::try_from(response.body().size_hint().lower()).unwrap_or(usize::MAX);
-    // It is made already: refusing it now would save nothing.
-    let _ = share.grow(fields_bytes(response.headers()).saturating_add(bytes));
-    responses.waiting.fetch_add(1, Ordering::Relaxed);
-    let responses = Arc::clone(responses);
-    response.map(|body| ResponseBody::new(Answer { body, _share: share, responses }))
+/// A part of a response.
+#[derive(Debug)]
+pub(super) struct Chunk {
+    bytes: Bytes,
+    /// What was charged for this part alone, of a response whose length is not known.
+    share: Option<Share>,
+    untaken: Arc<Untaken>,
 }
 
-impl Drop for Answer {
+/// Makes a response count. Says whether the account has room for it; if not, it counts all the same.
+pub(super) fn count_response(
+    response: Response<ResponseBody>,
+    budget: &Budget,
+    responses: &Arc<Responses>,
+) -> (Response<Answer>, Result<(), AccountFull>) {
+    let body_bytes = usize::try_from(response.body().size_hint().lower()).unwrap_or(usize::MAX);
+    let mut share = budget.share();
+    let bytes = STREAM_BYTES + fields_bytes(response.headers());
+    let charged = share.grow(bytes.saturating_add(body_bytes)).map(drop);
+    responses.waiting.fetch_add(1, Ordering::Relaxed);
+    let untaken = Arc::new(Untaken { share, responses: Arc::clone(responses) });
+    (response.map(|body| Answer { body, charged_bytes: body_bytes, untaken }), charged)
+}
+
+impl Drop for Untaken {
     fn drop(&mut self) {
         self.responses.taken.fetch_add(1, Ordering::Relaxed);
         self.responses.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
+impl Drop for Chunk {
+    fn drop(&mut self) {
+        // Such a response may take long, and the client takes it as long as it takes its parts.
+        if self.share.is_some() {
+            self.untaken.responses.taken.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Answer {
+    /// A part of the response. An error if its length was not known before and the account has no room.
+    fn chunk(&mut self, bytes: Bytes) -> Result<Chunk, AccountFull> {
+        let more_bytes = bytes.len().saturating_sub(self.charged_bytes);
+        self.charged_bytes = self.charged_bytes.saturating_sub(bytes.len());
+        let share = (more_bytes > 0).then(|| self.untaken.share.another(more_bytes)).transpose()?;
+        Ok(Chunk { bytes, share, untaken: Arc::clone(&self.untaken) })
+    }
+}
+
 impl Body for Answer {
-    type Data = Bytes;
-    type Error = axum::Error;
+    type Data = Chunk;
+    type Error = BoxError;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.body).poll_frame(context)
+    ) -> Poll<Option<Result<Frame<Chunk>, BoxError>>> {
+        let frame = match ready!(Pin::new(&mut self.body).poll_frame(context)) {
+            Some(Ok(frame)) => frame,
+            Some(Err(error)) => return Poll::Ready(Some(Err(error.into()))),
+            None => return Poll::Ready(None),
+        };
+        let frame = match frame.into_data() {
+            Ok(bytes) => self.chunk(bytes).map(Frame::data).map_err(BoxError::from),
+            Err(frame) => frame.into_trailers().map(Frame::trailers).map_err(|_| "an unknown frame".into()),
+        };
+        Poll::Ready(Some(frame))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -162,6 +251,20 @@ impl Body for Answer {
 
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
+    }
+}
+
+impl Buf for Chunk {
+    fn remaining(&self) -> usize {
+        self.bytes.len()
+    }
+
+    fn chunk(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    fn advance(&mut self, count: usize) {
+        self.bytes.advance(count);
     }
 }
 

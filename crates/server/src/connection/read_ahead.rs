@@ -3,7 +3,7 @@
 //! A client can send a header as long as it may be, byte by byte, on every connection that it has. The HTTP
 //! library keeps those bytes, so they are charged to the memory account as they are read.
 
-use std::io::{self, IoSlice};
+use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,16 +13,21 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::memory::AccountFull;
 use crate::room::{Held, Room};
+use crate::stream::write_through;
 
 /// What the HTTP library keeps at most of a request's header, and so the most that is charged.
 const BYTES_MAX: usize = super::HEADER_BYTES_MAX as usize;
 /// So much of it belongs to the first buffers of the connection.
 const FIRST_BYTES_MAX: usize = 8 << 10;
+/// What an idle client of HTTP/2 sends between two looks at its connection: two answers to pings.
+const PINGS_BYTES_MAX: usize = 2 * 17;
 
 /// What was read of the next request.
 #[derive(Debug)]
 pub(super) struct Unparsed {
     held: Held,
+    /// What was held at the last look.
+    seen: AtomicUsize,
     /// Requests whose headers are whole. What is read meanwhile are their bodies, which are charged as such.
     under_way: AtomicUsize,
 }
@@ -32,7 +37,19 @@ pub(super) struct Parsed(Arc<Unparsed>);
 
 impl Unparsed {
     pub(super) fn new(room: Arc<Room>) -> Arc<Unparsed> {
-        Arc::new(Unparsed { held: Held::new(room, FIRST_BYTES_MAX), under_way: AtomicUsize::new(0) })
+        let held = Held::new(room, FIRST_BYTES_MAX);
+        Arc::new(Unparsed { held, seen: AtomicUsize::new(0), under_way: AtomicUsize::new(0) })
+    }
+
+    /// Looks at the connection once in a while. What came since the last look is forgotten if it is no
+    /// more than an idle client sends, or the answers to pings would add up to a header for as long as
+    /// the connection is idle. Called by the task of the connection, which reads, too.
+    pub(super) fn look(&self) {
+        let held = self.held.bytes();
+        let before = self.seen.load(Ordering::Relaxed).min(held);
+        let kept = if held - before <= PINGS_BYTES_MAX { before } else { held };
+        self.seen.store(kept, Ordering::Relaxed);
+        let _ = self.held.set(kept); // Less is never refused.
     }
 
     /// The header of a request is whole.
@@ -81,32 +98,4 @@ impl<S: AsyncRead + Unpin> AsyncRead for ReadAhead<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for ReadAhead<S> {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.io).poll_write(context, bytes)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        slices: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.io).poll_write_vectored(context, slices)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.io.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_shutdown(context)
-    }
-}
+write_through!(ReadAhead);

@@ -7,6 +7,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::*;
+use crate::body;
 use crate::drain::Stopper;
 use crate::gate::{Gate, GateSettings};
 use crate::protocol::http;
@@ -146,32 +147,103 @@ mod accounted {
         assert!(answer_by(length, Room::new(1, 100_000), &request).await.starts_with("HTTP/1.1 200 "));
     }
 
+    /// Reads so many bytes through a connection that charges them.
+    async fn read(unparsed: &Arc<Unparsed>, bytes: u64) -> std::io::Result<usize> {
+        let mut io = ReadAhead::new(tokio::io::repeat(b'x').take(bytes), Arc::clone(unparsed));
+        let (mut count, mut place) = (0, [0; 1_000]);
+        loop {
+            match io.read(&mut place).await? {
+                0 => return Ok(count),
+                read => count += read,
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn bytes_of_a_header_are_charged_until_it_is_whole_and_those_of_its_body_are_not() {
+        // A connection's first buffers have 8 KiB of it.
+        let unparsed = Unparsed::new(Arc::new(Room::new(1, 10_000)));
+        assert_eq!(read(&unparsed, 10_000).await.unwrap(), 10_000);
+        let refused = read(&unparsed, 10_000).await.unwrap_err();
+        assert_eq!(refused.kind(), std::io::ErrorKind::OutOfMemory);
+        let under_way = unparsed.parsed();
+        assert_eq!(read(&unparsed, 100_000).await.unwrap(), 100_000, "bodies are charged elsewhere");
+        drop(under_way);
+        assert_eq!(read(&unparsed, 10_000).await.unwrap(), 10_000, "the next header begins at nothing");
+        assert!(read(&unparsed, 10_000).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn answers_to_pings_do_not_add_up_while_a_connection_is_idle() {
+        let unparsed = Unparsed::new(Arc::new(Room::new(1, 1_000)));
+        for _ in 0..10_000 {
+            assert_eq!(read(&unparsed, 17).await.unwrap(), 17);
+            unparsed.look();
+        }
+        assert_eq!(read(&unparsed, 9_000).await.unwrap(), 9_000);
+        unparsed.look();
+        assert!(read(&unparsed, 1_000).await.is_err(), "a header that grows stays charged");
+    }
+
+    #[test]
+    fn each_header_field_is_charged_with_what_it_takes_beside_its_text() {
+        let budget = Budget::new(Arc::new(Room::new(1, 10_000)));
+        let request = |fields: usize| {
+            (0..fields).fold(Request::get("/"), |request, _| request.header("x", "y")).body(()).unwrap()
+        };
+        let charge = |fields| budget.request().charge(&request(fields), 0);
+        assert!(charge(300).is_ok());
+        assert!(charge(400).is_err(), "800 bytes of text, and 25,600 beside it");
+    }
+
+    fn charge(budget: &Budget) -> bool {
+        let request = Request::builder().uri("/").body(()).unwrap();
+        budget.request().charge(&request, 0).is_ok()
+    }
+
     #[tokio::test]
     async fn a_response_is_charged_until_the_client_has_taken_it() {
         let room = Arc::new(Room::new(1, 1 << 20));
         let budget = Budget::new(Arc::clone(&room));
-        let request = Request::builder().uri("/").body(()).unwrap();
-        let share = budget.charge_head(&request).unwrap();
         let responses = Arc::default();
-        let response = Response::new(axum::body::Body::from(vec![0; 500_000]));
-        let response = count_response(response, share, &responses);
+        let response = Response::new(Body::from(vec![0; 500_000]));
+        let (response, charged) = count_response(response, &budget, &responses);
+        assert!(charged.is_ok());
         assert_eq!(responses.taken_while_waiting(), Some(0));
-        assert!(budget.charge_head(&request).is_ok());
-        let another = Response::new(axum::body::Body::from(vec![0; 700_000]));
-        let another = count_response(another, budget.charge_head(&request).unwrap(), &responses);
-        assert!(budget.charge_head(&request).is_err(), "the account is full");
+        assert!(charge(&budget));
+        let another = Response::new(Body::from(vec![0; 700_000]));
+        let (another, charged) = count_response(another, &budget, &responses);
+        assert!(charged.is_err() && !charge(&budget), "the account is full");
         drop((response, another));
         assert_eq!(responses.taken_while_waiting(), None);
-        assert!(budget.charge_head(&request).is_ok());
+        assert!(charge(&budget));
+    }
+
+    #[tokio::test]
+    async fn a_body_is_charged_until_its_request_has_a_response() {
+        let room = Room::new(1, 1 << 20);
+        let limit = Arc::clone(room.limit());
+        let service = move |request: Request<Sent>| {
+            let limit = Arc::clone(&limit);
+            async move {
+                let body = body::read(request, 1 << 20).await.unwrap();
+                // A decision takes its time here.
+                tokio::task::yield_now().await;
+                let held_bytes = limit.held_bytes(Class::Request);
+                assert!(held_bytes > body.len() / 2, "{held_bytes}");
+                Ok(Response::new(Body::from("decided")))
+            }
+        };
+        let answer = answer_by(service, room, &post("/", &"x".repeat(200_000))).await;
+        assert!(answer.ends_with("decided"), "{answer}");
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_client_that_takes_no_whole_response_is_disconnected_however_slowly_it_reads() {
-        let visit = Visit::new(Arc::new(Room::unbounded()));
+        let room = Arc::new(Room::unbounded());
+        let visit = Visit::new(Arc::clone(&room), Unparsed::new(room));
         let budget = Budget::new(Arc::new(Room::unbounded()));
-        let request = Request::builder().uri("/").body(()).unwrap();
-        let share = budget.charge_head(&request).unwrap();
-        let response = count_response(Response::new("x".into()), share, &visit.responses);
+        let (response, _) = count_response(Response::new("x".into()), &budget, &visit.responses);
         let over = tokio::time::timeout((STALLED_LOOKS_MAX + 2) * LOOK_INTERVAL, visit.over()).await;
         assert!(matches!(over, Ok(Over::Stalled)));
         drop(response);

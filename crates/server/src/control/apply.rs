@@ -12,7 +12,7 @@ use super::room::{Addition, Bounds, NoRoom, Reserved, UnderWay};
 use crate::admin::documents::{
     ActName, KeyBody, KeySubjectBody, SwitchBody, is_domain, moment_ms, policy_source,
 };
-use crate::gate::{Gate, SwitchedNames};
+use crate::gate::Gate;
 use crate::protocol::http::Question;
 use crate::seldom::Seldom;
 
@@ -283,8 +283,8 @@ fn set_switches(gate: &Gate, body: Option<&str>) {
         body.inspect_err(|error| tracing::error!(%error, "what is switched off cannot be read")).ok()
     };
     match body.map(read) {
-        None => gate.switch(SwitchedNames::default()),
-        Some(Some(SwitchBody { all, domains, rules })) => gate.switch(SwitchedNames { all, domains, rules }),
+        None => gate.switch(Vec::new()),
+        Some(Some(body)) => gate.switch(body.not_over(gate.now()).switched_off()),
         Some(None) => {}
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::time::{Interval, MissedTickBehavior, interval, sleep};
+use tollgate::core::Time;
 use tollgate_control::{Database, DatabaseAddress, DatabaseError};
 
 use super::{Control, now_ms};
@@ -20,6 +21,8 @@ const BEAT_INTERVAL: Duration = Duration::from_secs(2);
 const PRESENT_FOR_MS: i64 = 10_000;
 /// How long to wait before a database that is away is looked for again.
 const AWAY_INTERVAL: Duration = Duration::from_secs(1);
+
+const NS_PER_US: u64 = 1_000;
 
 impl Control {
     /// Follows the database until the server stops.
@@ -121,6 +124,10 @@ impl Control {
         let gate = Arc::clone(&self.gate);
         // Whoever puts other rules in force may keep us waiting.
         let Ok(rules) = aside(move || gate.rules_fingerprint()).await else { return };
+        let clock = self.gate.clock();
+        if let Ok(Some(shown_us)) = database.time_us().await {
+            clock.note_reference(Time::from_ticks(shown_us.saturating_mul(NS_PER_US)), clock.steady());
+        }
         let now_ms = now_ms(&self.gate);
         if let Err(error) = database.beat(&self.node.state(self.applied(), rules, now_ms), now_ms).await {
             self.tell_of_trouble(&error);

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use tollgate::core::Span;
 use tollgate::policy::{Source, read_terms};
 use tollgate::{DecidedBy, Descriptor, Request, Verdict};
-use tollgate_control::{Action, Change, Changed, Condition, DatabaseAddress, Kind, Who};
+use tollgate_control::{Action, Change, Changed, Condition, DatabaseAddress, Kind, Replica, Who};
 
 use super::{Bounds, Control, NoRoom, Refused};
 use crate::drain::Stopper;
@@ -223,6 +223,21 @@ async fn what_cannot_be_read_keeps_nothing_else_from_being_in_force() {
     assert_eq!((second.limit("search", "acme"), second.limit("new", "x")), (50, 3));
     second.gate.load(&[Source::new("rules.yaml", FILE)]).unwrap();
     assert_eq!(second.limit("new", "x"), 3);
+}
+
+#[tokio::test]
+async fn a_damaged_secret_in_the_copy_keeps_no_server_from_starting() {
+    let folder = folder();
+    let copy = folder.path().join("replica.db");
+    drop(Replica::open(&copy).await.unwrap());
+    let file = rusqlite::Connection::open(&copy).unwrap();
+    let damage = "UPDATE settings SET value = 'damaged' WHERE name = 'fleet_secret'";
+    assert_eq!(file.execute(damage, []).unwrap(), 1);
+    drop(file);
+    // No server listens there.
+    let away = "postgres://tollgate:pw@127.0.0.1:1/tollgate?sslmode=disable".parse().unwrap();
+    let server = server_of(away, folder.path(), Bounds::default()).await;
+    assert_eq!(server.control.applied(), 0);
 }
 
 #[tokio::test]

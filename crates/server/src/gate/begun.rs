@@ -8,8 +8,8 @@ use std::mem;
 use tollgate::authority::{Directed, Failure, Grant};
 use tollgate::core::{Decision, Span, Time};
 use tollgate::{
-    DecidedBy, Lease, Pending, ReleaseError, Released, Request, RequestError, Reservation, Reserved, Resumed,
-    SettleError, Settlement, Step, Throttle, Verdict,
+    DecidedBy, Lease, Pending, ReleaseError, Released, Request, RequestError, Reservation, ReservationClient,
+    Reserved, Resumed, SettleError, Settlement, Step, Throttle, Verdict,
 };
 
 use super::Gate;
@@ -52,8 +52,8 @@ struct Ended {
     verdict: Verdict,
     lease: Option<Lease>,
     reserved: Option<Reserved>,
-    /// Whether a reservation was settled before, elsewhere.
-    is_settled_before: bool,
+    /// Why a reservation was not settled, if it was not.
+    settle_error: Option<SettleError>,
 }
 
 impl Drop for Begun<'_> {
@@ -85,14 +85,14 @@ impl Begun<'_> {
         let ended = match self.take_step() {
             Step::Ready(verdict) => {
                 let (lease, reserved) = (self.lease.take(), self.reserved.take());
-                Ended { verdict, lease, reserved, is_settled_before: false }
+                Ended { verdict, lease, reserved, settle_error: None }
             }
             Step::Pending(pending) => {
                 let resumed = gate.engine.resume(pending, granted, gate.now());
-                let Resumed { verdict, lease, reserved, is_settled_before, tell } = resumed;
+                let Resumed { verdict, lease, reserved, settle_error, tell } = resumed;
                 gate.send(tell);
                 gate.ring();
-                Ended { verdict, lease, reserved, is_settled_before }
+                Ended { verdict, lease, reserved, settle_error }
             }
         };
         match self.counts {
@@ -140,21 +140,23 @@ impl Gate {
         Ok(Begun { gate: self, step, lease: None, reserved: None, protocol, counts, since })
     }
 
-    /// Begins to decide a request whose cost is an estimate.
+    /// Begins to decide a request whose cost is an estimate. What is reserved counts for the
+    /// client, if there is one.
     pub(crate) fn begin_reserve(
         &self,
+        client: Option<ReservationClient>,
         request: &Request<'_>,
         life: Span,
         protocol: Protocol,
     ) -> Result<Begun<'_>, RequestError> {
         let since = self.clock.now();
-        let step = self.engine.begin_reserve(request, life, since);
+        let step = self.engine.begin_reserve_for(client, request, life, since);
         let (step, reserved) = step.inspect_err(|_| self.metrics.observe_bad_request(protocol))?;
         self.ring();
         Ok(Begun { gate: self, step, lease: None, reserved, protocol, counts: Counts::Decided, since })
     }
 
-    /// Settles a reservation. The verdict tells how the limits stand that were charged.
+    /// Settles a reservation. The verdict tells how the limits stand that were charged, and whether the shared count has not confirmed it yet.
     pub(crate) async fn settle(
         &self,
         reservation: &Reservation,
@@ -168,8 +170,8 @@ impl Gate {
         let (lease, reserved, counts) = (None, None, Counts::Settled);
         let begun = Begun { gate: self, step, lease, reserved, protocol, counts, since };
         let granted = begun.granted().await;
-        let Ended { verdict, is_settled_before, .. } = begun.end(&granted);
-        if is_settled_before { Err(SettleError::Settled) } else { Ok((verdict, settlement)) }
+        let Ended { verdict, settle_error, .. } = begun.end(&granted);
+        settle_error.map_or(Ok((verdict, settlement)), Err)
     }
 
     /// Begins to decide a request that holds what it is given.

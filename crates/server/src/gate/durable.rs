@@ -2,34 +2,66 @@
 //!
 //! It is reached later than the gate is made, and from another place: see [`crate::control`]. Until then it is out of reach, and the rules say what happens.
 
-use std::sync::Arc;
+use std::mem;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use tollgate::Keeper;
-use tollgate::authority::{Directed, Failure, Question};
-use tollgate_control::{DurableAuthority, DurableStats};
+use tollgate::authority::{Act, Directed, Failure, Question};
+use tollgate_control::{DurableAuthority, DurableStats, Left};
 
 use super::{Gate, Granted};
 
 /// How long the answer to what no request waits for is waited for: a database takes its time to commit.
 const ERRANDS_PATIENCE: Duration = Duration::from_secs(5);
 
+/// So many bookings and refunds are kept until the database is reached for the first time.
+const UNREACHED_MAX: usize = 1 << 16;
+
 /// The way to counts that are kept in the database.
 pub(crate) struct Durable {
     authority: ArcSwapOption<DurableAuthority>,
     deadline: Duration,
+    /// What was booked and given back before the database was reached: the database is told then.
+    unreached: Mutex<Vec<Question>>,
 }
 
 impl Durable {
     /// One that is out of reach.
     pub(super) fn new(deadline: Duration) -> Durable {
-        Durable { authority: ArcSwapOption::empty(), deadline }
+        Durable { authority: ArcSwapOption::empty(), deadline, unreached: Mutex::default() }
     }
 
     /// The database is reached.
     pub(crate) fn reach(&self, authority: DurableAuthority) {
         self.authority.store(Some(Arc::new(authority)));
+        self.tell_unreached();
+    }
+
+    fn tell_unreached(&self) {
+        let unreached = mem::take(&mut *self.unreached());
+        self.tell(unreached);
+    }
+
+    /// Answers a question that nobody can be asked yet. What has happened is kept, if there is room.
+    fn keep_unreached(&self, question: Question) -> Granted {
+        let is_fact = matches!(question.act, Act::Book(_) | Act::GiveBack { .. });
+        let mut unreached = self.unreached();
+        if is_fact && unreached.len() >= UNREACHED_MAX {
+            return Err(Failure::NotNow);
+        }
+        unreached.extend(Some(question).filter(|_| is_fact));
+        drop(unreached);
+        // It may have been reached in between.
+        if self.authority.load().is_some() {
+            self.tell_unreached();
+        }
+        Err(Failure::Unreachable)
+    }
+
+    fn unreached(&self) -> MutexGuard<'_, Vec<Question>> {
+        self.unreached.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Asks for what no request waits for. What is given back without a number is kept until it is done, and must not be told again by anybody else.
@@ -42,6 +74,18 @@ impl Durable {
             answer => answer,
         };
         granted.into_iter().map(unless_kept).collect()
+    }
+
+    /// As [`Durable::run_errands`], for a server that ends: what settles a reservation is kept on disk if the database does not take it.
+    pub(super) async fn run_last_errands(&self, questions: Vec<Directed>) -> Vec<Granted> {
+        let is_settlement = |(question, _): &&Directed| matches!(question.act, Act::Settle(_));
+        let settlements =
+            questions.iter().filter(is_settlement).map(|(question, _)| question.clone()).collect();
+        let granted = self.run_errands(questions).await;
+        if granted.iter().any(Result::is_err) {
+            self.tell(settlements); // Each counts once, however often it is told.
+        }
+        granted
     }
 
     pub(super) fn forget_denials(&self) {
@@ -62,10 +106,18 @@ impl Durable {
         }
     }
 
+    /// Keeps on disk what the database could not be told.
+    pub(crate) async fn keep(&self, patience: Duration) -> Left {
+        match self.authority.load_full() {
+            Some(authority) => authority.keep(patience).await,
+            None => Left::default(),
+        }
+    }
+
     async fn ask(&self, questions: Vec<Question>, patience: Duration) -> Vec<Granted> {
         match self.authority.load_full() {
             Some(authority) => authority.ask_all(questions, patience).await,
-            None => vec![Err(Failure::Unreachable); questions.len()],
+            None => questions.into_iter().map(|question| self.keep_unreached(question)).collect(),
         }
     }
 

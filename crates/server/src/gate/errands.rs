@@ -135,6 +135,9 @@ impl Gate {
     async fn run(&self, keeper: Keeper, questions: Vec<Directed>) -> Vec<Granted> {
         match (keeper, &self.store, &self.durable) {
             (Keeper::Store, Some(store), _) => store.run_errands(questions).await,
+            (Keeper::Database, _, Some(durable)) if self.is_stopping() => {
+                durable.run_last_errands(questions).await
+            }
             (Keeper::Database, _, Some(durable)) => durable.run_errands(questions).await,
             _ => vec![Err(Failure::NotAsked); questions.len()],
         }

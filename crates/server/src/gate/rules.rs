@@ -1,30 +1,17 @@
-//! The rules of a gate: from files and from documents, and what of them is switched off.
+//! The rules of a gate: from files and from documents.
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::{MutexGuard, PoisonError};
+use std::collections::BTreeMap;
+use std::sync::{Arc, MutexGuard, PoisonError};
 
-use tollgate::Switched;
-use tollgate::policy::{Problems, RuleId, Source};
+use tollgate::policy::{Problems, Source};
 
 use super::Gate;
-use crate::rulebook::Rulebook;
+use crate::rulebook::{Content, Origin, Origins, Rulebook};
 
-/// What is switched off, by the names that people give it. Rules come and go; their names stay switched off.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct SwitchedNames {
-    /// Everything.
-    pub(crate) all: bool,
-    /// These domains.
-    pub(crate) domains: Vec<String>,
-    /// These rules, as they are shown: `DOMAIN: PATH`, or `policy NAME`.
-    pub(crate) rules: Vec<String>,
-}
-
-/// Where rules come from, and what of them is off.
+/// Where rules come from.
 #[derive(Debug, Default)]
 pub(super) struct Sources {
     book: Rulebook,
-    switched: SwitchedNames,
 }
 
 impl Gate {
@@ -49,13 +36,6 @@ impl Gate {
         book.read(self.settings.engine.default_algorithm).map(drop)
     }
 
-    /// Switches off what has these names, and on what has not.
-    pub(crate) fn switch(&self, switched: SwitchedNames) {
-        let mut sources = self.sources();
-        sources.switched = switched;
-        self.apply_switches(&sources.switched);
-    }
-
     /// A name for the rules in force: nodes that decide by the same rules have the same.
     pub(crate) fn rules_fingerprint(&self) -> String {
         self.sources().book.fingerprint()
@@ -73,38 +53,53 @@ impl Gate {
         let mut sources = self.sources();
         let book = rewrite(&sources.book);
         let default_algorithm = self.settings.engine.default_algorithm;
-        let rules = match book.read(default_algorithm) {
-            Ok(rules) => rules,
+        let Content { rules, origins } = match book.read(default_algorithm) {
+            Ok(content) => content,
             Err(problems) => {
                 let (readable, unreadable) = book.readable(default_algorithm);
                 if unreadable.is_empty() {
                     return Err(problems);
                 }
-                let rules = readable.read(default_algorithm)?;
+                let content = readable.read(default_algorithm)?;
                 for problems in unreadable {
                     tracing::error!("a policy of the database is not in force:\n{problems}");
                 }
-                rules
+                content
             }
         };
         sources.book = book;
         self.install(rules);
-        self.apply_switches(&sources.switched);
+        let before = self.origins.swap(Arc::new(origins));
+        let is_known = |(name, origin): &(&String, &Origin)| before.get(*name) == Some(*origin);
+        log_replaced(self.origins().iter().filter(|named| !is_known(named)));
+        self.apply_switches();
         Ok(())
     }
 
-    fn apply_switches(&self, names: &SwitchedNames) {
-        let snapshot = self.engine.snapshot().filter(|_| !names.rules.is_empty());
-        let places = snapshot.iter().flat_map(|snapshot| snapshot.places());
-        let ids: HashMap<String, RuleId> = places.map(|place| (place.to_string(), place.id())).collect();
-        self.engine.switch(Switched {
-            all: names.all,
-            domains: names.domains.iter().map(|name| name.as_str().into()).collect(),
-            rules: names.rules.iter().filter_map(|name| ids.get(name)).copied().collect(),
-        });
+    /// Where all domains and policies come from.
+    pub(crate) fn origins(&self) -> Arc<Origins> {
+        self.origins.load_full()
     }
 
-    fn sources(&self) -> MutexGuard<'_, Sources> {
+    /// Says which files have no effect, because the database says something else about the same domain or policy.
+    pub(crate) fn log_replaced(&self) {
+        log_replaced(self.origins().iter());
+    }
+
+    pub(super) fn sources(&self) -> MutexGuard<'_, Sources> {
         self.sources.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn log_replaced<'o>(origins: impl Iterator<Item = (&'o String, &'o Origin)>) {
+    for (name, Origin { source, replaces }) in origins {
+        if let Some(file) = replaces {
+            tracing::warn!(
+                name,
+                source,
+                file,
+                "the file is not in force for this name, and editing it changes nothing: the database's document replaces it"
+            );
+        }
     }
 }

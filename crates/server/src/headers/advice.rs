@@ -10,7 +10,7 @@ use tollgate::{Force, Ruling, Verdict};
 
 const TICKS_PER_SECOND: u64 = 1_000_000_000;
 
-/// What a client is told of a verdict.
+/// A verdict of limits as a client sees it. A ban has none: see [`Verdict::banned_until`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Advice<'a> {
     verdict: &'a Verdict,
@@ -77,6 +77,6 @@ pub(crate) fn is_held(ruling: &Ruling) -> bool {
     ruling.decision.reset_after.is_none()
 }
 
-fn seconds_up(span: Span) -> u64 {
+pub(super) fn seconds_up(span: Span) -> u64 {
     span.ticks().div_ceil(TICKS_PER_SECOND)
 }

@@ -72,3 +72,48 @@ fn pressure_begins_before_anything_but_calls_is_refused() {
 fn one_client_takes_at_most_half_of_each_class() {
     assert_eq!(Class::ALL.map(|class| account().client_max_bytes(class)), [HALF / 2; 3]);
 }
+
+#[test]
+fn what_must_not_be_refused_counts_against_what_comes_later() {
+    let account = account();
+    account.hold(Class::Request, 2 * HALF);
+    assert_eq!(account.shed_count(Class::Request), 0);
+    assert!(!try_charge(&account, Class::Request, 1));
+    account.release(Class::Request, 2 * HALF);
+    assert!(try_charge(&account, Class::Request, HALF));
+}
+
+#[test]
+fn calls_and_requests_are_told_apart() {
+    let account = account();
+    assert!(try_charge(&account, Class::Call, 3));
+    assert!(try_charge(&account, Class::Request, 5));
+    assert!(try_charge(&account, Class::Connection, 7));
+    assert_eq!(Class::ALL.map(|class| account.held_bytes(class)), [3, 5, 7]);
+    account.release(Class::Call, 3);
+    assert_eq!(Class::ALL.map(|class| account.held_bytes(class)), [0, 5, 7]);
+}
+
+#[test]
+fn calls_and_requests_at_the_same_moment_never_exceed_their_half() {
+    const THREADS: usize = 4;
+    // One charge fits, and no second one.
+    let (account, admitted) = (account(), AtomicUsize::new(0));
+    let barrier = std::sync::Barrier::new(THREADS);
+    for _ in 0..1_000 {
+        std::thread::scope(|scope| {
+            for class in [Class::Call, Class::Request].into_iter().cycle().take(THREADS) {
+                let (account, admitted, barrier) = (&account, &admitted, &barrier);
+                scope.spawn(move || {
+                    barrier.wait();
+                    if account.charge(class, HALF / 4 * 3).is_ok() {
+                        admitted.fetch_add(1, Ordering::Relaxed);
+                    }
+                    barrier.wait();
+                    account.release(class, HALF / 4 * 3);
+                });
+            }
+        });
+        assert_eq!(admitted.swap(0, Ordering::Relaxed), 1);
+    }
+}

@@ -2,6 +2,7 @@
 
 mod connections;
 mod reservations;
+mod unlimited;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -21,7 +22,7 @@ use tollgate_control::durable::FAILURES as DURABLE_FAILURES;
 use tollgate_redis::{FAILURES, ShardStats};
 
 pub(crate) use self::connections::ConnectionStats;
-use super::shard::{BUCKET_ENDS_NS, ProtocolTotals, RuleTotals, Special};
+use super::shard::{BUCKET_ENDS_NS, ProtocolTotals, RuleTotals, Special, UNMATCHED};
 use super::{Metrics, Protocol, RuleName, SHARED_BY};
 use crate::tls::{Expiries, Expiry};
 
@@ -31,12 +32,17 @@ pub(super) struct Exposition {
     /// By name, because several rules may be called the same: no series may appear twice.
     rules: BTreeMap<RuleName, RuleTotals>,
     protocols: [ProtocolTotals; Protocol::ALL.len()],
+    /// Requests that met no rule, by [`UNMATCHED`].
+    unmatched: [u64; UNMATCHED.len()],
     /// How many reloads failed and succeeded.
     reloads: [u64; 2],
     last_reload_good: u64,
     /// The version that is in force, the one that is saved here, how often nothing could be learned, and how much there was no room for.
     config: [u64; 4],
     unauthorized: [u64; Protocol::ALL.len()],
+    admin: Vec<([(&'static str, &'static str); 2], u64)>,
+    /// Events by name, and how far wall time is from the timeline.
+    clock: ([(&'static str, u64); 4], i64),
     shared: [u64; SHARED_BY.len()],
     certificates: Vec<Expiry>,
     engine: EngineStats,
@@ -50,6 +56,8 @@ pub(crate) struct EngineStats {
     pub(crate) ledger: Stats,
     pub(crate) hot: HotStats,
     pub(crate) reservations: ReservationStats,
+    /// How much is switched off: everything, domains, rules.
+    pub(crate) switched_off: [u64; 3],
 }
 
 /// Numbers about counters that are shared.
@@ -94,6 +102,7 @@ impl Exposition {
     ) -> Exposition {
         let mut rules: BTreeMap<RuleName, RuleTotals> = BTreeMap::new();
         let mut protocols = [ProtocolTotals::default(); Protocol::ALL.len()];
+        let mut unmatched = [0; UNMATCHED.len()];
         for shard in metrics.shards() {
             for (index, totals) in shard.rules() {
                 // A rule that was met this very moment may not have its name yet: it is there the next time.
@@ -112,11 +121,15 @@ impl Exposition {
             for (totals, protocol) in protocols.iter_mut().zip(Protocol::ALL) {
                 shard.protocol(protocol).add_to(totals);
             }
+            for (total, count) in unmatched.iter_mut().zip(shard.unmatched()) {
+                *total += count;
+            }
         }
         let reloads = &metrics.reloads;
         Exposition {
             rules,
             protocols,
+            unmatched,
             reloads: [&reloads.bad, &reloads.good].map(|counter| counter.load(Ordering::Relaxed)),
             last_reload_good: reloads.last_good.load(Ordering::Relaxed),
             config: [
@@ -128,6 +141,8 @@ impl Exposition {
             .map(|number| number.load(Ordering::Relaxed)),
             unauthorized: Protocol::ALL
                 .map(|protocol| metrics.unauthorized[protocol as usize].load(Ordering::Relaxed)),
+            admin: metrics.admin.series(),
+            clock: (metrics.clock.events(), metrics.clock.unconfirmed_s()),
             shared: std::array::from_fn(|at| metrics.shared[at].load(Ordering::Relaxed)),
             certificates: metrics.certificates().map(Expiries::all).unwrap_or_default(),
             engine,
@@ -191,6 +206,11 @@ impl Exposition {
         for (protocol, value) in Protocol::ALL.into_iter().zip(self.unauthorized) {
             put(&mut family, &[("protocol", protocol.name())], value)?;
         }
+        let help = "Requests to the admin API, by the role of their token and by outcome.";
+        let mut family = counters(encoder, "ratelimit_admin_requests", help)?;
+        for (labels, value) in &self.admin {
+            put(&mut family, labels, *value)?;
+        }
         let help = "Time that decisions took, the mean of those decided together, without reading requests and writing to connections.";
         let (unit, kind) = (Some(&Unit::Seconds), MetricType::Histogram);
         let mut family = encoder.encode_descriptor("ratelimit_check_duration", help, unit, kind)?;
@@ -251,6 +271,7 @@ impl Exposition {
             counters(encoder, name, help)?.encode_counter::<NoLabelSet, _, u64>(&value, None)?;
         }
         self.encode_certificates(encoder)?;
+        self.encode_clock(encoder)?;
         let mut family =
             encoder.encode_descriptor("tollgate_build_info", "What is running.", None, MetricType::Gauge)?;
         family.encode_family(&[("version", env!("CARGO_PKG_VERSION"))])?.encode_gauge(&1_u64)
@@ -258,6 +279,23 @@ impl Exposition {
 }
 
 impl Exposition {
+    fn encode_clock(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let (events, unconfirmed_s) = &self.clock;
+        let mut family =
+            counters(encoder, "ratelimit_clock_events", "Jumps of wall time, by what became of them.")?;
+        for (event, value) in events {
+            put(&mut family, &[("event", *event)], *value)?;
+        }
+        let help = "How far wall time is from the time that decides, while a jump is not confirmed.";
+        let mut family = encoder.encode_descriptor(
+            "ratelimit_clock_unconfirmed",
+            help,
+            Some(&Unit::Seconds),
+            MetricType::Gauge,
+        )?;
+        family.encode_gauge(unconfirmed_s)
+    }
+
     fn encode_certificates(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         if self.certificates.is_empty() {
             return Ok(());
@@ -294,7 +332,7 @@ impl Exposition {
                 put(&mut family, &[("shard", &*shard.name), ("kind", kind.name())], value)?;
             }
         }
-        let families: [(&str, &str, PerShard); 6] = [
+        let families: [(&str, &str, PerShard); 7] = [
             ("ratelimit_redis_asks", "Questions to a shard of the store.", |shard| shard.asks),
             ("ratelimit_redis_calls", "Scripts that a shard of the store was asked to run.", |shard| {
                 shard.calls
@@ -304,6 +342,11 @@ impl Exposition {
                 "ratelimit_redis_late_grants",
                 "Answers of a shard of the store that came too late, and were given back.",
                 |shard| shard.late_grants,
+            ),
+            (
+                "ratelimit_redis_lost_bookings",
+                "Bookings of which it is not known whether a shard of the store has counted them, because the connection broke.",
+                |shard| shard.lost_bookings,
             ),
             (
                 "ratelimit_redis_breaks",
@@ -329,6 +372,7 @@ impl Exposition {
         for shard in shards {
             family.encode_family(&[("shard", &*shard.name)])?.encode_gauge(&shard.breakers_open)?;
         }
+        reservations::encode_unconfirmed(&leases.unconfirmed, encoder)?;
         encode_leases(leases, encoder)
     }
 }
@@ -414,7 +458,7 @@ fn encode_durable(
 }
 
 fn encode_leases(leases: &LeaseStats, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-    let LeaseStats { keys, units, granted_units, returned_units, dropped } = *leases;
+    let LeaseStats { keys, units, granted_units, returned_units, dropped, .. } = *leases;
     let gauges = [
         ("ratelimit_lease_keys", "Keys of which units are leased, or were of late.", keys as u64),
         ("ratelimit_lease_units", "Units that can be spent without asking the store.", units),
@@ -447,6 +491,7 @@ impl Collector for Exposition {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         self.encode_rules(&mut encoder)?;
         self.encode_protocols(&mut encoder)?;
+        unlimited::encode(self, &mut encoder)?;
         self.encode_process(&mut encoder)?;
         self.connections.encode(&mut encoder)?;
         reservations::encode(&self.engine.reservations, &mut encoder)?;

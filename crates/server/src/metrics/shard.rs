@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tollgate::core::{Span, Time};
 use tollgate::policy::RuleId;
+use tollgate::{DecidedBy, Unmatched, Verdict};
 
 use super::Protocol;
 use super::chunked::Chunked;
@@ -37,7 +38,13 @@ pub(super) struct Shard {
     rules: Chunked<RuleCounts>,
     specials: [RuleCounts; Special::ALL.len()],
     protocols: [ProtocolCounts; Protocol::ALL.len()],
+    /// Requests that met no rule, by [`UNMATCHED`].
+    unmatched: [AtomicU64; UNMATCHED.len()],
 }
+
+/// Why a request may have met no rule.
+pub(super) const UNMATCHED: [(&str, Unmatched); 2] =
+    [("domain", Unmatched::Domain), ("rule", Unmatched::Rule)];
 
 /// What is counted like a rule and is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,6 +116,8 @@ pub(super) struct ProtocolCounts {
     took_ns: AtomicU64,
     peeks: AtomicU64,
     bad_requests: AtomicU64,
+    banned: AtomicU64,
+    bypassed: AtomicU64,
 }
 
 /// [`RuleCounts`] of one moment, and of all threads when added up.
@@ -130,6 +139,8 @@ pub(super) struct ProtocolTotals {
     pub(super) took_ns: u64,
     pub(super) peeks: u64,
     pub(super) bad_requests: u64,
+    pub(super) banned: u64,
+    pub(super) bypassed: u64,
 }
 
 impl Special {
@@ -151,6 +162,7 @@ impl Default for Shard {
             rules: Chunked::new(),
             specials: array::from_fn(|_| RuleCounts::default()),
             protocols: array::from_fn(|_| ProtocolCounts::default()),
+            unmatched: Default::default(),
         }
     }
 }
@@ -172,6 +184,34 @@ impl Shard {
     #[inline]
     pub(super) fn special(&self, special: Special) -> &RuleCounts {
         &self.specials[special as usize]
+    }
+
+    /// Counts a request that no limit has decided: why it met none.
+    #[cold]
+    pub(super) fn observe_unlimited(&self, verdict: &Verdict, protocol: Protocol) {
+        let counts = self.protocol(protocol);
+        match verdict.decided_by() {
+            DecidedBy::Ban if !verdict.allowed() => add(&counts.banned, 1),
+            DecidedBy::KillSwitch => add(&counts.bypassed, 1),
+            _ => {
+                if let Some(reason) = verdict.unmatched() {
+                    self.observe_unmatched(reason);
+                }
+            }
+        }
+    }
+
+    /// Counts a request that met no rule.
+    pub(super) fn observe_unmatched(&self, reason: Unmatched) {
+        let named = UNMATCHED.iter().zip(&self.unmatched).find(|((_, unmatched), _)| *unmatched == reason);
+        if let Some((_, counter)) = named {
+            add(counter, 1);
+        }
+    }
+
+    /// How many requests met no rule, by [`UNMATCHED`].
+    pub(super) fn unmatched(&self) -> [u64; UNMATCHED.len()] {
+        array::from_fn(|index| self.unmatched[index].load(Ordering::Relaxed))
     }
 
     #[inline]
@@ -280,5 +320,7 @@ impl ProtocolCounts {
         add(&mut totals.took_ns, &self.took_ns);
         add(&mut totals.peeks, &self.peeks);
         add(&mut totals.bad_requests, &self.bad_requests);
+        add(&mut totals.banned, &self.banned);
+        add(&mut totals.bypassed, &self.bypassed);
     }
 }

@@ -12,7 +12,7 @@ use tollgate::core::{Span, TokenBucket};
 use tollgate::policy::{FileSpec, Unit};
 use tollgate::{
     DecidedBy, Descriptor, Engine, HotStats, LeaseStats, OwnLimit, Request, ReservationStats, Source, Stats,
-    Verdict,
+    UnconfirmedStats, Verdict,
 };
 use tollgate_redis::ShardStats;
 
@@ -40,7 +40,11 @@ fn text(metrics: &Metrics) -> String {
         booked_units: 8,
     };
     metrics
-        .encode(EngineStats { ledger, hot, reservations }, StoreStats::default(), ConnectionStats::default())
+        .encode(
+            EngineStats { ledger, hot, reservations, switched_off: [0; 3] },
+            StoreStats::default(),
+            ConnectionStats::default(),
+        )
         .unwrap()
 }
 
@@ -61,7 +65,7 @@ fn observe(metrics: &Metrics, verdict: &Verdict) {
 fn observe_took(metrics: &Metrics, verdict: &Verdict, took: Span) {
     let mut outcomes = Outcomes::default();
     outcomes.count(verdict.allowed());
-    metrics.observe_rules(verdict);
+    metrics.observe_rules(verdict, Protocol::Http);
     metrics.observe(Protocol::Http, outcomes, took);
 }
 
@@ -116,6 +120,9 @@ fn what_rules_have_decided() {
     ratelimit_remaining{domain="",rule="(cl.throttle)"} 0
     ratelimit_remaining{domain="",rule="search"} 0
     ratelimit_remaining{domain="",rule="trial"} 0
+    ratelimit_kill_switch{scope="rule"} 0
+    # HELP ratelimit_unmatched Requests that passed because there is no such domain, or no rule of it matches, by reason.
+    ratelimit_unmatched_total{reason="rule"} 0
     "#);
 }
 
@@ -169,6 +176,14 @@ fn what_came_in() {
     ratelimit_check_duration_seconds_bucket{le="0.01",protocol="http"} 3
     ratelimit_check_duration_seconds_bucket{le="0.1",protocol="http"} 3
     ratelimit_check_duration_seconds_bucket{le="+Inf",protocol="http"} 4
+    # HELP ratelimit_banned Requests denied because an operator has banned their key, by protocol.
+    ratelimit_banned_total{protocol="rls"} 0
+    ratelimit_banned_total{protocol="http"} 0
+    ratelimit_banned_total{protocol="resp"} 0
+    # HELP ratelimit_kill_switch_passed Requests that passed uncounted because of the kill switch, by protocol.
+    ratelimit_kill_switch_passed_total{protocol="rls"} 0
+    ratelimit_kill_switch_passed_total{protocol="http"} 0
+    ratelimit_kill_switch_passed_total{protocol="resp"} 0
     "#);
 }
 
@@ -180,8 +195,9 @@ fn the_process() {
     metrics.observe_saved_config(6);
     metrics.observe_config_failure();
     metrics.observe_config_unheld(2);
-    let unlabelled =
-        |line: &str| !line.contains("protocol") && !line.contains("rule") && !line.contains("_duration");
+    let others =
+        ["protocol", "rule", "_duration", "_admin_", "_kill_switch", "_banned", "_unmatched", "_clock_"];
+    let unlabelled = |line: &str| !others.iter().any(|part| line.contains(part));
     assert_snapshot!(lines(&metrics, unlabelled), @r#"
     # TYPE ratelimit_decisions counter
     # TYPE ratelimit_denied counter
@@ -387,15 +403,17 @@ fn the_store() {
         name: "192.0.2.1:6379".to_owned(),
         breakers_open: 2,
         asks: 5,
-        failures: [1, 2, 3, 4, 0],
+        failures: [1, 2, 3, 4, 0, 0, 6],
         ..ShardStats::default()
     };
-    let leases = LeaseStats { keys: 7, units: 20, granted_units: 400, returned_units: 30, dropped: 2 };
+    let unconfirmed = UnconfirmedStats { waiting: 1, kept: 9, refused: 3, ..UnconfirmedStats::default() };
+    let leases =
+        LeaseStats { keys: 7, units: 20, granted_units: 400, returned_units: 30, dropped: 2, unconfirmed };
     let store = StoreStats { shards: vec![shard], leases, durable: None };
     let text = metrics.encode(EngineStats::default(), store, ConnectionStats::default()).unwrap();
     let is_of_store = |line: &&str| {
         !line.starts_with('#')
-            && ["_redis_", "_circuit_", "_shared_", "_failopen", "_lease_"]
+            && ["_redis_", "_circuit_", "_shared_", "_failopen", "_lease_", "ratelimit_unconfirmed"]
                 .iter()
                 .any(|part| line.contains(part))
     };
@@ -407,18 +425,28 @@ fn the_store() {
     ratelimit_shared_decisions_total{decided_by="fail_local"} 0
     ratelimit_shared_decisions_total{decided_by="fail_open"} 1
     ratelimit_shared_decisions_total{decided_by="fail_closed"} 0
+    ratelimit_shared_decisions_total{decided_by="pending"} 0
     ratelimit_redis_errors_total{shard="192.0.2.1:6379",kind="timed_out"} 1
     ratelimit_redis_errors_total{shard="192.0.2.1:6379",kind="unreachable"} 2
     ratelimit_redis_errors_total{shard="192.0.2.1:6379",kind="not_asked"} 3
     ratelimit_redis_errors_total{shard="192.0.2.1:6379",kind="refused"} 4
     ratelimit_redis_errors_total{shard="192.0.2.1:6379",kind="crowded"} 0
+    ratelimit_redis_errors_total{shard="192.0.2.1:6379",kind="not_now"} 0
+    ratelimit_redis_errors_total{shard="192.0.2.1:6379",kind="lost"} 6
     ratelimit_redis_asks_total{shard="192.0.2.1:6379"} 5
     ratelimit_redis_calls_total{shard="192.0.2.1:6379"} 0
     ratelimit_redis_flights_total{shard="192.0.2.1:6379"} 0
     ratelimit_redis_late_grants_total{shard="192.0.2.1:6379"} 0
+    ratelimit_redis_lost_bookings_total{shard="192.0.2.1:6379"} 0
     ratelimit_redis_breaks_total{shard="192.0.2.1:6379"} 0
     ratelimit_circuit_openings_total{shard="192.0.2.1:6379"} 0
     ratelimit_circuit_state{shard="192.0.2.1:6379"} 2
+    ratelimit_unconfirmed_waiting 1
+    ratelimit_unconfirmed_total 9
+    ratelimit_unconfirmed_refused_total 3
+    ratelimit_unconfirmed_lost_total 0
+    ratelimit_unconfirmed_lost_units_total{kind="book"} 0
+    ratelimit_unconfirmed_lost_units_total{kind="return"} 0
     ratelimit_lease_keys 7
     ratelimit_lease_units 20
     ratelimit_lease_granted_units_total 400

@@ -7,7 +7,7 @@
 //! | `POST /v1/acquire` | as `/v1/check`, with a `lease` on what is held until it is released |
 //! | `POST /v1/release` | 200: ends a lease; 503 if nobody knows whether it has |
 //! | `POST /v1/reserve` | as `/v1/check`, for a cost that is an estimate: with a `reservation` |
-//! | `POST /v1/settle` | 200: the real cost takes the place of the estimate, once |
+//! | `POST /v1/settle` | 200: the real cost takes the place of the estimate, once; 202: it will |
 //! | `GET /v1/auth` | for proxies that ask before they let a request through: 200 or 429; any method |
 //! | `POST /json` | as envoyproxy/ratelimit |
 //! | `GET /healthz`, `/readyz`, `/healthcheck` | whether it lives, and whether it wants requests |
@@ -35,10 +35,11 @@ use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get, post};
-use http::header::CONTENT_TYPE;
+use http::header::{CONTENT_TYPE, HOST};
+use http::uri::Authority;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tollgate::{DecidedBy, Lease, Reservation, Verdict};
+use tollgate::{DecidedBy, Lease, RequestError, Reservation, ReservationClient, Verdict};
 use tower::Service as _;
 
 pub(crate) use self::answer::{body as verdict_body, denial_body};
@@ -47,10 +48,10 @@ pub(crate) use self::question::{Object, Question};
 use self::question::{read_lease, read_settle};
 use self::quick::Left;
 pub(crate) use self::web_hosts::WebHosts;
-use crate::access::{Attempts, Scope, Verb};
+use crate::access::{Attempts, Scope, Verb, narrowed};
 use crate::body::{self, Sent};
 use crate::connection;
-use crate::drain::Drain;
+use crate::drain::{Drain, Stopper};
 use crate::gate::Gate;
 use crate::headers::{self, Wanted};
 use crate::metrics::Protocol;
@@ -71,16 +72,19 @@ const REFUSED_TIMEOUT: Duration = Duration::from_secs(1);
 /// Most answers have at most so many header fields.
 const FIELDS_USUAL: usize = 8;
 
+/// Where estimates are reserved.
+const RESERVE_PATH: &str = "/v1/reserve";
+
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 const WHERE_TO_GO: &str = "POST to /v1/check, /v1/peek, /v1/acquire, /v1/release, /v1/reserve, /v1/settle or /json; GET /v1/auth, /healthz, /readyz or /healthcheck";
 
 const ABOUT: &str = r#"Tollgate, a rate limiter. May this request pass?
 
-  curl -i http://localhost:8080/v1/check -d '{"policy": "NAME", "key": "WHOM TO COUNT"}'
-  curl -i http://localhost:8080/v1/check -d '{"domain": "NAME", "descriptors": [{"entries": [{"key": "user", "value": "alice"}]}]}'
+  curl -i http://HOST/v1/check -d '{"policy": "NAME", "key": "WHOM TO COUNT"}'
+  curl -i http://HOST/v1/check -d '{"domain": "NAME", "descriptors": [{"entries": [{"key": "user", "value": "alice"}]}]}'
 
-200 is yes, 429 is no.
+200 is yes, 429 is no, 403 is a banned key.
 
 POST /v1/check      take what is asked for
 POST /v1/peek       the same answer, nothing taken
@@ -102,26 +106,34 @@ where
     let wants_token = service.gate.access().wants_token(Protocol::Http);
     let attempts = wants_token.then(|| Arc::new(Attempts::new(stream.peer().address.ip())));
     let known = attempts.clone();
+    let service = Service { client: stream.room().reservation_client(), ..service };
     let answer = move |mut request: http::Request<connection::Sent>| {
         if let Some(attempts) = &known {
             request.extensions_mut().insert(Arc::clone(attempts));
         }
         service.clone().answer(request)
     };
-    let served = async {
-        match left {
-            Left::Nothing => {}
-            Left::All => connection::serve(stream, answer, drain).await,
-            Left::Rest => connection::go_on(stream, answer, drain).await,
-        }
+    let served = async |drain| match left {
+        Left::Nothing => {}
+        Left::All => connection::serve(stream, answer, drain).await,
+        Left::Rest => connection::go_on(stream, answer, drain).await,
     };
-    let Some(attempts) = attempts else { return served.await };
+    let Some(attempts) = attempts else { return served(drain).await };
+    // Too many wrong tokens end the connection as the end of the server does: HTTP/2 gets GOAWAY.
+    let ending = Stopper::new();
+    let stopped = async {
+        drain.begun().await;
+        ending.stop();
+        std::future::pending::<()>().await;
+    };
     let refused = async {
         attempts.ended().await;
+        ending.stop();
         tokio::time::sleep(REFUSED_TIMEOUT).await;
     };
     tokio::select! {
-        () = served => {}
+        () = served(ending.drain()) => {}
+        () = stopped => {}
         () = refused => tracing::debug!("a client has shown too many wrong tokens"),
     }
 }
@@ -132,11 +144,14 @@ where
 pub(crate) struct Service {
     gate: Arc<Gate>,
     router: Router,
+    /// Whose reservations those of the connection are. `None` before there is one, and for exempt
+    /// clients.
+    client: Option<ReservationClient>,
 }
 
 impl Service {
     pub(crate) fn new(gate: Arc<Gate>) -> Service {
-        Service { router: router(Arc::clone(&gate)), gate }
+        Service { router: router(Arc::clone(&gate)), gate, client: None }
     }
 
     pub(crate) async fn answer(
@@ -149,6 +164,9 @@ impl Service {
                 Err(response) => *response,
             });
         }
+        if let (Some(client), RESERVE_PATH) = (self.client, request.uri().path()) {
+            request.extensions_mut().insert(client);
+        }
         self.router.call(request).await
     }
 }
@@ -156,12 +174,12 @@ impl Service {
 /// All routes of the HTTP listener.
 pub(crate) fn router(gate: Arc<Gate>) -> Router {
     let routes = Router::new()
-        .route("/", get(async || ABOUT))
+        .route("/", get(about))
         .route("/v1/check", post(check))
         .route("/v1/peek", post(peek))
         .route("/v1/acquire", post(acquire))
         .route("/v1/release", post(release))
-        .route("/v1/reserve", post(reserve))
+        .route(RESERVE_PATH, post(reserve))
         .route("/v1/settle", post(settle))
         .route("/v1/auth", any(auth::auth))
         .route("/json", post(json))
@@ -171,6 +189,16 @@ pub(crate) fn router(gate: Arc<Gate>) -> Router {
         .method_not_allowed_fallback(wrong_method)
         .with_state(Arc::clone(&gate));
     guard::before(routes, gate)
+}
+
+/// How to ask, by the name under which the client has reached the listener.
+async fn about(request: Request) -> String {
+    let host = request.headers().get(HOST).and_then(|host| host.to_str().ok());
+    let host = host.or_else(|| request.uri().authority().map(Authority::as_str)).unwrap_or("HOST:PORT");
+    // What stands in a command that people copy has no sign that a shell would take for something else.
+    let is_plain = |sign: char| sign.is_ascii_alphanumeric() || matches!(sign, '.' | ':' | '-' | '[' | ']');
+    let host = if host.chars().all(is_plain) { host } else { "HOST:PORT" };
+    ABOUT.replace("http://HOST/", &format!("http://{host}/"))
 }
 
 /// What orchestrators ask. The admin listener has it too.
@@ -209,7 +237,7 @@ async fn answer_check<B: Sent>(gate: &Gate, request: http::Request<B>) -> Result
     let question = counted(gate, Question::read(&body))?;
     let begun = question.ask(false, |request| {
         permit(gate, scope.as_deref(), request, Verb::Check)?;
-        Ok::<_, Problem>(gate.begin(request, Protocol::Http)?)
+        gate.begin(request, Protocol::Http).map_err(|error| told(scope.as_deref(), error))
     })?;
     let (verdict, _) = begun.finish().await;
     Ok(respond(&verdict, older, answer::body(&verdict)))
@@ -221,7 +249,7 @@ async fn peek(State(gate): State<Arc<Gate>>, request: Request) -> Result<Respons
     let question = counted(&gate, Question::read(&body))?;
     let begun = question.ask(true, |request| {
         permit(&gate, scope.as_deref(), request, Verb::Check)?;
-        Ok::<_, Problem>(gate.begin(request, Protocol::Http)?)
+        gate.begin(request, Protocol::Http).map_err(|error| told(scope.as_deref(), error))
     })?;
     let (verdict, _) = begun.finish().await;
     Ok(respond(&verdict, older, answer::body(&verdict)))
@@ -233,7 +261,7 @@ async fn acquire(State(gate): State<Arc<Gate>>, request: Request) -> Result<Resp
     let question = counted(&gate, Question::read(&body))?;
     let begun = question.ask(false, |request| {
         permit(&gate, scope.as_deref(), request, Verb::Check)?;
-        Ok::<_, Problem>(gate.begin_hold(request, Protocol::Http)?)
+        gate.begin_hold(request, Protocol::Http).map_err(|error| told(scope.as_deref(), error))
     })?;
     let (verdict, lease) = begun.finish().await;
     Ok(respond(&verdict, older, answer::body_with_lease(&verdict, lease.as_ref())))
@@ -259,12 +287,14 @@ async fn release(State(gate): State<Arc<Gate>>, request: Request) -> Result<Resp
 
 async fn reserve(State(gate): State<Arc<Gate>>, request: Request) -> Result<Response, Problem> {
     let scope = guard::scope_of(&request);
+    let client = request.extensions().get::<ReservationClient>().copied();
     let (older, body) = (wants_older(&request), whole_body(&gate, request, RESERVE_BYTES_MAX).await?);
     let (question, life) = counted(&gate, Question::read_reserve(&body))?;
     let life = life.unwrap_or(Reservation::LIFE_USUAL);
     let begun = question.ask(false, |request| {
         permit(&gate, scope.as_deref(), request, Verb::Reserve)?;
-        Ok::<_, Problem>(gate.begin_reserve(request, life, Protocol::Http)?)
+        let begun = gate.begin_reserve(client, request, life, Protocol::Http);
+        begun.map_err(|error| told(scope.as_deref(), error))
     })?;
     let (verdict, reserved) = begun.finish_reserving().await;
     Ok(respond(&verdict, older, answer::body_with_reservation(&verdict, reserved.as_ref())))
@@ -279,7 +309,8 @@ async fn settle(State(gate): State<Arc<Gate>>, request: Request) -> Result<Respo
     let settling = async move { gate.settle(&reservation, cost, Protocol::Http).await };
     let settled = tokio::spawn(settling).await.map_err(|_| Problem::Stopping)?;
     let (verdict, settlement) = settled.map_err(Problem::NotSettled)?;
-    Ok(([(CONTENT_TYPE, JSON)], answer::settled_body(&verdict, &settlement)).into_response())
+    let status = if verdict.is_pending() { StatusCode::ACCEPTED } else { StatusCode::OK };
+    Ok((status, [(CONTENT_TYPE, JSON)], answer::settled_body(&verdict, &settlement)).into_response())
 }
 
 async fn json(State(gate): State<Arc<Gate>>, request: Request) -> Result<Response, Problem> {
@@ -301,6 +332,11 @@ fn permit(
     verb: Verb,
 ) -> Result<(), Problem> {
     Ok(gate.permit(Protocol::Http, scope, |scope| scope.permit(request, verb))?)
+}
+
+/// What the client is told of an error.
+fn told(scope: Option<&Scope>, error: RequestError) -> Problem {
+    narrowed(scope, error).into()
 }
 
 /// Reads a whole body.
@@ -331,10 +367,11 @@ fn respond(verdict: &Verdict, older: bool, body: String) -> Response {
     response
 }
 
-/// A client over its limit is told so; one that nobody could decide about is told that it is not its fault.
+/// The status of a denied request: 429 is about the client, 503 about the system, 403 about a ban.
 fn denied_status(verdict: &Verdict) -> StatusCode {
     match verdict.decided_by() {
         DecidedBy::FailClosed => StatusCode::SERVICE_UNAVAILABLE,
+        DecidedBy::Ban => StatusCode::FORBIDDEN,
         _ => StatusCode::TOO_MANY_REQUESTS,
     }
 }

@@ -76,6 +76,17 @@ fn message_of(body: &[u8]) -> Option<&[u8]> {
     (length == message.len() && length <= MESSAGE_BYTES_MAX).then_some(message)
 }
 
+/// All messages of a body. tonic answers the first and reads the others as well.
+fn messages_of(mut body: &[u8]) -> impl Iterator<Item = &[u8]> {
+    std::iter::from_fn(move || {
+        let ([_, length @ ..], rest) = body.split_first_chunk::<PREFIX_BYTES>()?;
+        let length = usize::try_from(u32::from_be_bytes(*length)).ok()?;
+        let (message, after) = rest.split_at_checked(length)?;
+        body = after;
+        Some(message)
+    })
+}
+
 /// All services of the gRPC listener, as tonic has them.
 fn router(gate: Arc<Gate>) -> axum::Router {
     let rate_limits = RateLimitServiceServer::new(RateLimits(Arc::clone(&gate)))
@@ -124,10 +135,10 @@ impl RateLimitService for RateLimits {
 /// Why a message has no answer.
 #[derive(Debug, Error)]
 enum Refusal {
-    #[error("{count} descriptors are more than the {max} that a request may have")]
-    TooManyDescriptors { count: usize, max: usize },
-    #[error("descriptor {index}: {count} entries are more than the {max} that a descriptor may have")]
-    TooManyEntries { index: usize, count: usize, max: usize },
+    #[error("the request has more than {max} descriptors")]
+    TooManyDescriptors { max: usize },
+    #[error("descriptor {index} has more than {max} entries")]
+    TooManyEntries { index: usize, max: usize },
     #[error(transparent)]
     Request(#[from] RequestError),
     #[error(transparent)]
@@ -145,6 +156,12 @@ impl From<Refusal> for tonic::Status {
             Refusal::Forbidden(_) => tonic::Status::permission_denied(refusal.to_string()),
         }
     }
+}
+
+/// Refuses a message with too many descriptors or entries, before prost makes room for them.
+fn check_bounds(gate: &Gate, message: &[u8]) -> Result<(), Refusal> {
+    let checked = walk::check_bounds(message);
+    checked.inspect_err(|_| gate.metrics().observe_bad_request(Protocol::Rls))
 }
 
 /// Asks the gate what a message asks.

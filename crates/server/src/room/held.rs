@@ -26,6 +26,12 @@ impl Share {
         Share { of: Arc::clone(of), bytes: 0 }
     }
 
+    /// Another part of what the same connection holds, unless that is refused.
+    pub(crate) fn another(&self, bytes: usize) -> Result<Share, AccountFull> {
+        let mut share = Share::new(&self.of);
+        share.grow(bytes).map(|_| share)
+    }
+
     /// Adds to it, and returns what the whole connection holds. What is refused stays charged until this
     /// is dropped.
     pub(crate) fn grow(&mut self, bytes: usize) -> Result<usize, AccountFull> {
@@ -81,6 +87,15 @@ impl Held {
     pub(crate) fn grow(&self, bytes: usize) -> Result<usize, AccountFull> {
         let before = self.bytes.fetch_add(bytes, Ordering::Relaxed);
         self.changed(before, before + bytes).map(|()| before + bytes)
+    }
+
+    /// Adds to what is held without asking, for what the server owes a client. It is charged like all else,
+    /// and what is asked for later is refused sooner.
+    pub(crate) fn hold(&self, bytes: usize) {
+        let before = self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        let beyond = |bytes: usize| bytes.saturating_sub(self.first_bytes_max);
+        let _ = self.charge_first((before + bytes).min(self.first_bytes_max));
+        self.room.hold(self.class, beyond(before + bytes) - beyond(before));
     }
 
     /// What is held now.

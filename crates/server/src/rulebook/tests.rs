@@ -2,7 +2,7 @@
 
 use tollgate::policy::{DefaultAlgorithm, FileSpec, Source};
 
-use super::Rulebook;
+use super::{DATABASE, Rulebook};
 
 const FILE: &str = "
 domain: shop
@@ -32,7 +32,7 @@ fn told(rules: &[FileSpec]) -> Vec<String> {
 }
 
 fn check(book: &Rulebook, expected: &[&str]) {
-    assert_eq!(told(&book.read(DefaultAlgorithm::default()).unwrap()), expected);
+    assert_eq!(told(&book.read(DefaultAlgorithm::default()).unwrap().rules), expected);
 }
 
 #[test]
@@ -52,6 +52,21 @@ fn documents_take_the_place_of_files_until_they_are_gone() {
     );
     check(&changed.with_all_documents([].into()), &["login: 2", "search: 1", "shop with 1"]);
     check(&changed.with_files(&[]), &["new: 3", "search: 9", "shop with 0"]);
+}
+
+#[test]
+fn origins_say_which_source_is_in_force_and_which_file_it_replaces() {
+    let file = Source::new("shop.yaml", FILE);
+    let book = Rulebook::default().with_files(&[file]);
+    let documents = [("search".to_owned(), Some(source("policies: {search: {requests: 9, period: 1m}}")))];
+    let new = ("new".to_owned(), Some(source("policies: {new: {requests: 3, period: 1m}}")));
+    let book = book.with_documents(documents.into_iter().chain([new]));
+    let origins = book.read(DefaultAlgorithm::default()).unwrap().origins;
+    let told = |name: &str| (origins[name].source.as_str(), origins[name].replaces.as_deref());
+    assert_eq!(told("policy search"), (DATABASE, Some("shop.yaml")));
+    assert_eq!(told("policy new"), (DATABASE, None));
+    assert_eq!(told("policy login"), ("shop.yaml", None));
+    assert_eq!(told("domain shop"), ("shop.yaml", None));
 }
 
 #[test]

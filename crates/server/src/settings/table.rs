@@ -194,7 +194,7 @@ settings! {
         "Connections per listener and client address, or per /64 network of IPv6; more are closed at once [default: half of connections_max]",
         |settings, text| { settings.connections_per_client = Some(count(text)?); Ok(()) };
     "connection_rate_per_client", "TOLLGATE_CONNECTION_RATE_PER_CLIENT", None, "RATE",
-        "New connections per client address on all listeners, such as `5000/s:10000` with a burst, or `off`; more are closed at once [default: 5000/s:10000]",
+        "New connections per client address on all data listeners, such as `5000/s:10000` with a burst, or `off`; more are closed at once [default: 5000/s:10000]",
         |settings, text| { settings.connection_rate_per_client = rate(text)?; Ok(()) };
     "connections_per_client_exempt", "TOLLGATE_CONNECTIONS_PER_CLIENT_EXEMPT", None, "LIST",
         "Networks without limits per client: networks and addresses, `loopback`, `private`, or `none` [default: none]",

@@ -24,6 +24,17 @@ fn listeners_are_addresses_ports_or_off() {
 #[test]
 fn sizes_and_times_have_units() {
     assert_eq!(set("memory", "64MiB").unwrap().memory, Some(64 << 20));
+    for (text, bytes) in [
+        ("1GB", 1_000_000_000),
+        ("1G", 1_000_000_000),
+        ("512M", 512_000_000),
+        ("512mb", 512_000_000),
+        ("1Gi", 1 << 30),
+        ("64 mib", 64 << 20),
+        ("900k", 900_000),
+    ] {
+        assert_eq!(set("memory", text).unwrap().memory, Some(bytes), "{text}");
+    }
     assert_eq!(set("connections_memory", "8MiB").unwrap().connections_memory, Some(8 << 20));
     assert_eq!(set("inline_limits_percent", "80").unwrap().gate.engine.ledger.callers_percent, 80);
     assert_eq!(set("drain_timeout", "250ms").unwrap().drain_timeout, Duration::from_millis(250));

@@ -83,19 +83,22 @@ pub(super) fn percent(text: &str) -> Result<u8, SettingError> {
     percent.ok_or_else(|| meaningless(text, "a whole number from 1 to 80"))
 }
 
-/// A size: `512MiB`, `1GiB`, or a number of bytes.
+/// A size: `512MiB`, `1GiB`, `1Gi`; `512MB`, `1G` in powers of 1000; or a number of bytes. In letters of either case.
 pub(super) fn bytes(text: &str) -> Result<usize, SettingError> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, suffix) = text.split_at(digits);
-    let shift = match suffix.trim() {
-        "" | "B" => Some(0),
-        "KiB" => Some(10),
-        "MiB" => Some(20),
-        "GiB" => Some(30),
+    let unit = match suffix.trim().to_ascii_lowercase().as_str() {
+        "" | "b" => Some(1),
+        "kib" | "ki" => Some(1 << 10),
+        "mib" | "mi" => Some(1 << 20),
+        "gib" | "gi" => Some(1 << 30),
+        "kb" | "k" => Some(1_000),
+        "mb" | "m" => Some(1_000_000),
+        "gb" | "g" => Some(1_000_000_000),
         _ => None,
     };
-    let size = shift.and_then(|shift| number.parse::<usize>().ok()?.checked_mul(1 << shift));
-    size.ok_or_else(|| meaningless(text, "a size such as 512MiB or 1GiB"))
+    let size = unit.and_then(|unit| number.parse::<usize>().ok()?.checked_mul(unit));
+    size.ok_or_else(|| meaningless(text, "a size such as 512MiB, 1GiB or 1GB"))
 }
 
 /// A length of time: `250ms`, `10s`, `2m`; a bare number is seconds.

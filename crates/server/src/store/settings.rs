@@ -121,6 +121,18 @@ impl StoreSettings {
         }))
     }
 
+    /// How many nodes the settings name: each thread that serves requests has a connection to each.
+    pub(crate) fn named_nodes(&self) -> usize {
+        let Some(address) = &self.address else { return 0 };
+        let mut nodes: Vec<&Node> = address.nodes.iter().collect();
+        for (_, node) in &self.pins {
+            if !nodes.contains(&node) {
+                nodes.push(node);
+            }
+        }
+        nodes.len()
+    }
+
     /// What all who share the counters know.
     pub(crate) fn secret(&self) -> Result<Vec<u8>, StoreError> {
         match &self.secret {

@@ -19,6 +19,8 @@ const MS: u64 = 1_000_000;
 pub const DEBTS_MAX: usize = 1 << 14;
 /// How long something is kept: longer than a failover or somebody's long script takes.
 pub const LIFE: Span = Span::from_ticks(30_000 * MS);
+/// How long a booking is kept: its caller was answered that it will be counted.
+pub const BOOKING_LIFE: Span = Span::from_ticks(600_000 * MS);
 /// How long to wait before it is told again: at first, and at most.
 pub const PAUSE_MIN: Span = Span::from_ticks(50 * MS);
 /// The most that is told at once: those who wait for an answer must not wait for long behind it. The rest is due at the next look.
@@ -53,7 +55,7 @@ impl Default for Debts {
 impl Debts {
     /// Keeps what was certainly not done. Where [`DEBTS_MAX`] are kept already, or it is too old, it is forgotten.
     pub fn owe(&mut self, debt: Debt, now: Time) {
-        if self.kept.len() >= DEBTS_MAX || now.since(debt.since) >= LIFE {
+        if self.kept.len() >= DEBTS_MAX || debt.is_over(now) {
             return;
         }
         if self.kept.is_empty() {
@@ -69,7 +71,7 @@ impl Debts {
             self.pause = Span::from_ticks(self.pause.ticks() * 2).min(PAUSE_MAX);
             due.extend(self.kept.drain(..self.kept.len().min(DUE_MAX)));
         }
-        due.into_iter().filter(move |debt: &Debt| now.since(debt.since) < LIFE)
+        due.into_iter().filter(move |debt: &Debt| !debt.is_over(now))
     }
 
     /// Something was done: what comes next need not wait for long.
@@ -80,6 +82,12 @@ impl Debts {
 }
 
 impl Debt {
+    /// Whether it is too old to be told again.
+    fn is_over(&self, now: Time) -> bool {
+        let life = if matches!(self.question.act, Act::Book(_)) { BOOKING_LIFE } else { LIFE };
+        now.since(self.since) >= life
+    }
+
     /// As it is told later. What a bucket has got back by itself meanwhile it must not get back once more, or it would admit more than its
     /// limit.
     fn delayed(mut self) -> Debt {

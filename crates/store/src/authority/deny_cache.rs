@@ -1,13 +1,14 @@
 //! Keys that were just denied, so that they are not asked for again before it can help.
 //!
-//! A denial says from when on the same cost would be admitted if nobody else asks. Whatever others do meanwhile only moves that moment
-//! further away, so until then the same cost is denied, and so is every larger one. A smaller one may be admitted, so it is asked.
+//! A denial says from when on the same cost would be admitted if no other request comes. Whatever others do meanwhile only moves that
+//! moment further away, so until then the same cost is denied. A larger cost is denied too, but only the authority knows for how long,
+//! and a smaller one may be admitted: both are asked.
 //!
 //! Three things bring the moment nearer: units given back, a reset, a changed limit. Who does one of them tells the cache
 //! ([`DenyCache::forget`], [`DenyCache::clear`]); other nodes cannot be told in time, so nothing is remembered for longer than
 //! [`LIFE_MAX`]. Answers of one key come in the order in which they were decided, so they are to be noted and forgotten in that order.
 //!
-//! Its memory is fixed: sets of four slots, and a key has its place in one set. What finds no free slot replaces the entry that ends
+//! Its memory is fixed: sets of four slots, and a key has its place in one set, with a slot for each cost. What finds no free slot replaces the entry that ends
 //! first. To forget a denial costs a question, never a wrong answer.
 
 #[cfg(test)]
@@ -87,24 +88,17 @@ impl DenyCache {
             remaining: decision.remaining,
         };
         let set = self.set_mut(key);
-        let way = match set.way_of(key) {
-            // What denies more requests stays as long as it lives.
-            Some(way) if set.entries[way].cost < cost && set.entries[way].until > sent_at => return,
-            Some(way) => way,
-            None => set.way_of_first_to_end(),
-        };
+        let way = set.way_of(key, cost).unwrap_or_else(|| set.way_of_first_to_end());
         set.keys[way] = key;
         set.entries[way] = entry;
     }
 
-    /// The denial that the authority would answer with, where that is certain. For a cost larger than the one that was denied, it
-    /// may be admitted even later than said.
+    /// The denial that the authority would answer with, where that is certain: only to the cost that it was computed for.
     #[inline]
     pub fn look(&self, key: SharedKey, cost: Cost, now: Time) -> Option<Decision> {
         let set = &self.sets[self.index(key)];
-        let entry = &set.entries[set.way_of(key)?];
-        // Whether more than the limit could ever be had depends on the algorithm: ask it.
-        if now >= entry.until || cost < entry.cost || cost.units() > entry.limit {
+        let entry = &set.entries[set.way_of(key, cost)?];
+        if now >= entry.until {
             return None;
         }
         Some(Decision {
@@ -118,8 +112,8 @@ impl DenyCache {
     /// Units of this key were given back, or all of them: it may be admitted from now on.
     pub fn forget(&mut self, key: SharedKey) {
         let set = self.set_mut(key);
-        if let Some(way) = set.way_of(key) {
-            set.entries[way] = Entry::default();
+        for (_, entry) in set.keys.iter().zip(&mut set.entries).filter(|(other, _)| **other == key) {
+            *entry = Entry::default();
         }
     }
 
@@ -144,8 +138,8 @@ impl DenyCache {
 
 impl Set {
     #[inline]
-    fn way_of(&self, key: SharedKey) -> Option<usize> {
-        self.keys.iter().position(|&other| other == key)
+    fn way_of(&self, key: SharedKey, cost: Cost) -> Option<usize> {
+        (0..WAYS).find(|&way| self.keys[way] == key && self.entries[way].cost == cost)
     }
 
     fn way_of_first_to_end(&self) -> usize {

@@ -395,6 +395,9 @@ impl Purse {
     pub fn close(&mut self, now: Time, mut give_up: impl FnMut(LeaseRest)) {
         self.drop_spent(now);
         self.asked = None;
+        // The clock may be about to jump: no moment from before may keep it from asking.
+        (self.asks_from, self.known) = (Time::default(), Known::default());
+        (self.wanted, self.wanted_since, self.wanted_at) = (0, Time::default(), Time::default());
         let blocks = std::mem::take(&mut self.blocks);
         self.give_up(blocks, now, &mut give_up);
     }

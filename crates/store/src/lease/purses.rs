@@ -3,6 +3,8 @@
 //! Requests spend; whoever runs errands takes them in batches, carries each to the authority, and brings the answer back. Both are bounded: keys
 //! that find no room are decided by the authority, and an errand that finds none is not begun.
 
+mod unconfirmed;
+
 use std::collections::hash_map::Entry as MapEntry;
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -11,13 +13,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tollgate_core::{LeaseRest, SharedLimit, Span, Time};
 
+pub use self::unconfirmed::UnconfirmedStats;
 use super::purse::{Granted, Purse, Spent, Terms};
 use crate::authority::{Account, Act, Directed, Failure, Grant, Pin, Question, SharedKey, mix};
 
 /// After which time something is given back again that did not arrive.
 const RETRY_AFTER: Span = Span::from_ticks(500_000_000);
-/// For so long is it tried to give back what was spent: no block that could die depends on it, and an authority may be away for minutes.
-const SPENT_RETURNS_FOR: Span = Span::from_ticks(600_000_000_000);
 /// Numbers of leases stay below this, so that every authority can tell them apart.
 const NUMBER_BITS: u32 = 53;
 
@@ -104,6 +105,8 @@ pub struct LeaseStats {
     pub returned_units: u64,
     /// How much could not be given back, for want of room or because it did not arrive in time, ever.
     pub dropped: u64,
+    /// Settlements that the authority did not confirm at once.
+    pub unconfirmed: UnconfirmedStats,
 }
 
 /// What is to be asked of the authority, which nobody waits for. Its answer belongs to [`Purses::settle`].
@@ -115,8 +118,8 @@ pub struct Errand {
     pub question: Directed,
     /// Until when it is worth trying again, if it was tried before.
     until: Option<Time>,
-    /// Whether what comes back was spent, so that it counts nowhere as on its way.
-    was_spent: bool,
+    /// Whether it settles a reservation: then it counts nowhere as on its way back.
+    is_unconfirmed: bool,
 }
 
 /// The purses of all keys.
@@ -137,6 +140,7 @@ pub struct Purses {
     granted_units: AtomicU64,
     returned_units: AtomicU64,
     dropped: AtomicU64,
+    unconfirmed: Mutex<UnconfirmedStats>,
     numbers: AtomicU64,
     tended: AtomicUsize,
 }
@@ -165,6 +169,7 @@ impl Purses {
             granted_units: AtomicU64::new(0),
             returned_units: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
+            unconfirmed: Mutex::default(),
             numbers: AtomicU64::new(0),
             tended: AtomicUsize::new(0),
         }
@@ -243,12 +248,6 @@ impl Purses {
         }
     }
 
-    /// Has units come back that were spent, under a number of their own ([`Act::Return`]): what they were spent for has cost less.
-    pub fn return_spent(&self, question: Directed, now: Time) {
-        let (purse, until) = (question.0.key.low_half(), now.plus(SPENT_RETURNS_FOR));
-        self.run(Errand { purse, question, until: Some(until), was_spent: true });
-    }
-
     /// The authority was asked for units that were not here, and has answered.
     pub fn know(&self, key: u64, grant: &Grant, now: Time) {
         if let Some(kept) = self.stripe(key).get_mut(&key) {
@@ -283,19 +282,23 @@ impl Purses {
 
     /// What has become of an errand. What was granted and is not asked for any more, such as under rules that have changed, goes back.
     pub fn settle(&self, errand: Errand, answer: Result<&Grant, Failure>, now: Time) {
-        let Errand { purse: key, question: (question, pin), until, was_spent } = errand;
+        if errand.is_unconfirmed {
+            return self.end_unconfirmed(errand, answer, now);
+        }
+        let Errand { purse: key, question: (question, pin), until, is_unconfirmed } = errand;
         let mut stripe = self.stripe(key);
         let number = match (question.act, answer) {
             (Act::Lease { number, .. }, _) => number,
             (Act::Return(rest), Ok(_)) => {
-                if let Some(kept) = stripe.get_mut(&key).filter(|_| !was_spent) {
+                if let Some(kept) = stripe.get_mut(&key) {
                     kept.purse.returned(rest.number);
                 }
                 return;
             }
             // Nobody knows whether it has arrived, but it has a number and is taken once. What has none is told again only where it was certainly not heard.
             (Act::Return(_), Err(_)) | (Act::GiveBack { .. }, Err(Failure::NotAsked | Failure::Crowded)) => {
-                return self.retry(Errand { purse: key, question: (question, pin), until, was_spent }, now);
+                return self
+                    .retry(Errand { purse: key, question: (question, pin), until, is_unconfirmed }, now);
             }
             _ => return,
         };
@@ -313,7 +316,7 @@ impl Purses {
                         purse: key,
                         question: (Question { act, ..question }, pin),
                         until: None,
-                        was_spent: false,
+                        is_unconfirmed: false,
                     });
                 }
             }
@@ -362,6 +365,7 @@ impl Purses {
             granted_units: self.granted_units.load(Ordering::Relaxed),
             returned_units: self.returned_units.load(Ordering::Relaxed),
             dropped: self.dropped.load(Ordering::Relaxed),
+            unconfirmed: *lock(&self.unconfirmed),
         }
     }
 
@@ -421,7 +425,8 @@ impl Purses {
     /// Lets an errand wait. What is to be given back and finds no room dies with its deadline.
     fn run(&self, errand: Errand) {
         let mut errands = self.errands();
-        if errands.len() < 2 * self.settings.errands_max {
+        // Settlements are bounded when they are kept.
+        if errand.is_unconfirmed || errands.len() < 2 * self.settings.errands_max {
             errands.push_back(errand);
         } else {
             self.dropped.fetch_add(1, Ordering::Relaxed);
@@ -433,7 +438,7 @@ impl Purses {
     fn retry(&self, errand: Errand, now: Time) {
         let until = errand.until.unwrap_or_else(|| now.plus(self.settings.life));
         let mut retries = lock(&self.retries);
-        if now < until && retries.len() < self.settings.errands_max {
+        if errand.is_unconfirmed || now < until && retries.len() < self.settings.errands_max {
             retries.push_back((now.plus(RETRY_AFTER), Errand { until: Some(until), ..errand }));
         } else {
             self.dropped.fetch_add(1, Ordering::Relaxed);
@@ -472,7 +477,7 @@ impl Leased {
     fn errand(&self, purse: u64, act: Act) -> Errand {
         let question =
             Question { key: self.key, limit: Arc::clone(&self.limit), act, account: self.account.clone() };
-        Errand { purse, question: (question, self.pin), until: None, was_spent: false }
+        Errand { purse, question: (question, self.pin), until: None, is_unconfirmed: false }
     }
 }
 

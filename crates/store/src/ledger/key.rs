@@ -1,15 +1,15 @@
 //! Keys as keyed hashes, and what a collision costs.
 //!
-//! The table keeps 61 bits of a key's hash, not the key. Two keys with the same hash share a counter, so whoever could choose
+//! The table keeps 63 bits of a key's hash, not the key. Two keys with the same hash share a counter, so a client that could choose
 //! collisions could eat somebody else's quota. The hash is rapidhash (its protected variant) with 512 random bits of secrets
 //! that each process draws when it starts and never shows, and no hash ever leaves the process.
 //!
-//! **By chance**: ten million keys at once contain a colliding pair with a probability of 2 in 100,000.
+//! **By chance**: ten million keys at once contain a colliding pair with a probability of 1 in 180,000.
 //!
-//! **By attack**: to hit one given victim without knowing the secrets is a matter of luck, 2^-61 per try: a million new keys
-//! every second for a year hit once in seventy thousand such years. To learn about the secrets, an attacker would have to observe
+//! **By attack**: to hit one given victim without knowing the secrets is a matter of luck, 2^-63 per try: a million new keys
+//! every second for a year hit once in three hundred thousand such years. To learn about the secrets, an attacker would have to observe
 //! hashes, and all there is to observe is whether two keys *of his own* share a counter. In a full table of 2^25 keys that is
-//! the case once in 2^12 fillings, and would then have to be noticed.
+//! the case once in 2^14 fillings, and would then have to be noticed.
 //!
 //! **What was weighed**: SipHash-1-3 is built to withstand attackers who see hashes, and costs 15 ns where rapidhash costs 4
 //! (`docs/performance.md`). Since nobody sees any, that is a third of a decision for a guarantee that nothing here needs. Who lets
@@ -27,15 +27,15 @@ use crate::table::Tag;
 /// A key of one ledger. Meaningless to any other.
 ///
 /// ```text
-///    63                                        3 2  1 0
-///   +-------------------------------------------+----+-+
-///   | hash, as it stands in tags                | -  |c|    c: the limits of this key are brought along by callers
-///   +-------------------------------------------+----+-+
+///    63                                          1 0
+///   +---------------------------------------------+-+
+///   | hash                                        |c|    c: the limits of this key are brought along by callers
+///   +---------------------------------------------+-+
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Key(u64);
 
-/// The bit of a key that says which part of the memory its states are in. Tags have no room for it and need none.
+/// The bit of a key that says which part of the memory its states are in.
 const OF_CALLER: u64 = 1;
 
 impl Key {
@@ -112,6 +112,6 @@ impl KeyHasher {
     }
 }
 
-fn random() -> Result<u64, LedgerError> {
+pub(super) fn random() -> Result<u64, LedgerError> {
     getrandom::u64().map_err(LedgerError::Random)
 }

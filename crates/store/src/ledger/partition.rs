@@ -3,12 +3,12 @@
 //! Callers that bring their limits along choose the numbers themselves, so they can fill any memory with keys that are never
 //! idle and always at their limits. In a part of their own they can push out nothing but each other.
 
-use tollgate_core::{Ask, Concurrency, Cost, Decision, Holder, Limit, Refund, State, Time};
+use tollgate_core::{Ask, Concurrency, Cost, Decision, Holder, Intent, Limit, Refund, State, Time};
 
 use super::coarse::Coarse;
 use super::wholes::{NoRoom, Wholes};
-use super::{Charge, DecideWord, Key, LedgerError, Stats};
-use crate::table::{Level, Table, Tag};
+use super::{Charge, DecideKnown, Key, LedgerError, Stats};
+use crate::table::{Level, Table, Tag, Word};
 
 /// The part of the one-word states' memory for the counters that new keys share when there is no room: one in so many.
 const COARSE_ONE_IN: usize = 64;
@@ -42,25 +42,41 @@ impl Partition {
 
     #[inline]
     pub(super) fn decide_into(&self, decision: &mut Decision, charge: &Charge<'_>, now: Time) {
-        match charge.limit.visit_packed(DecideWord { table: &self.words, decision, charge, now }) {
-            Some(true) => {}
-            Some(false) => *decision = self.coarse.decide(charge, now),
-            None => *decision = self.decide_whole(charge, now),
+        if charge.limit.visit_packed(DecideKnown { partition: self, decision, charge, now }).is_none() {
+            self.decide_whole(decision, charge, now);
         }
     }
 
-    fn decide_whole(&self, charge: &Charge<'_>, now: Time) -> Decision {
+    #[cold]
+    pub(super) fn decide_unknown(&self, decision: &mut Decision, charge: &Charge<'_>, now: Time) {
+        let Charge { key, limit, .. } = *charge;
+        let start =
+            || self.coarse.start_of(key, limit, now).and_then(|state| limit.pack(&state)).unwrap_or(0);
+        let decided = decide_new(&self.words, charge, now, &start);
+        *decision = decided.map_or_else(|| self.coarse.decide(charge, now), |(decision, _)| decision);
+    }
+
+    #[inline(never)]
+    fn decide_whole(&self, decision: &mut Decision, charge: &Charge<'_>, now: Time) {
         let Charge { key, limit, cost, intent, .. } = *charge;
         let ask = Ask { cost, now: key.time(limit, now), intent };
-        let decided = self.wholes.update(key.tag(limit), limit, now, |state| {
-            let decision = limit.decide(state, ask);
+        let decided = self.wholes.update(key.tag(limit), limit, now, |state, is_new| {
+            let start = is_new.then(|| self.coarse.start_of(key, limit, now)).flatten();
+            let Some(mut start) = start else {
+                let decision = limit.decide(state, ask);
+                return (decision, level(limit, &decision));
+            };
+            let decision = limit.decide(&mut start, ask);
+            if intent != Intent::Peek {
+                *state = start;
+            }
             (decision, level(limit, &decision))
         });
-        match decided {
+        *decision = match decided {
             Ok(decision) => decision,
             Err(NoRoom::ForKey) => self.coarse.decide(charge, now),
             Err(NoRoom::ToGrow) => self.coarse.refuse(limit),
-        }
+        };
     }
 
     /// As [`super::Ledger::acquire`]. Units that cannot be recorded are not handed out: they could not be released.
@@ -70,9 +86,9 @@ impl Partition {
         cost: Cost,
         now: Time,
     ) -> (Decision, Option<Holder>) {
-        let acquired = self.wholes.update(tag, limit, now, |state| match state {
-            State::Concurrency(holders) => (concurrency.acquire(holders, cost, now), Level::NEAR),
-            _ => ((limit.decide(state, Ask::take(cost, now)), None), Level::NEAR),
+        let acquired = self.wholes.update(tag, limit, now, |state, _| match state {
+            State::Concurrency(holders) => (concurrency.acquire(holders, cost, now), Level::SPARED),
+            _ => ((limit.decide(state, Ask::take(cost, now)), None), Level::SPARED),
         });
         acquired.unwrap_or_else(|_| (self.coarse.refuse(limit), None))
     }
@@ -84,9 +100,9 @@ impl Partition {
         holder: Holder,
         now: Time,
     ) -> bool {
-        let released = self.wholes.update(tag, limit, now, |state| match state {
-            State::Concurrency(holders) => (concurrency.release(holders, holder, now), Level::NEAR),
-            _ => (false, Level::NEAR),
+        let released = self.wholes.update(tag, limit, now, |state, _| match state {
+            State::Concurrency(holders) => (concurrency.release(holders, holder, now), Level::SPARED),
+            _ => (false, Level::SPARED),
         });
         released.unwrap_or(false)
     }
@@ -94,11 +110,12 @@ impl Partition {
     /// As [`super::Ledger::give_back`]; the times of the refund are those of the key.
     pub(super) fn give_back(&self, tag: Tag, limit: &Limit, refund: Refund, now: Time) {
         if limit.packs() {
-            let give_back = |word| (word != 0).then(|| limit.give_back_word(word, refund));
-            self.words.update(tag, now.ticks(), give_back);
+            self.words.update(tag, now.ticks(), |state| {
+                (state != 0).then(|| word(limit, limit.give_back_word(state, refund), refund.now))
+            });
             return;
         }
-        let given_back = self.wholes.update(tag, limit, now, |state| {
+        let given_back = self.wholes.update(tag, limit, now, |state, _| {
             limit.give_back(state, refund);
             let left = limit.decide(state, Ask::peek(Cost::ZERO, refund.now));
             ((), level(limit, &left))
@@ -143,10 +160,30 @@ impl Partition {
     }
 }
 
+/// Decides a charge on a key that may have no slot yet, and says what its state is then. None if there is no room for it.
+pub(super) fn decide_new(
+    table: &Table,
+    charge: &Charge<'_>,
+    now: Time,
+    start: &dyn Fn() -> u64,
+) -> Option<(Decision, u64)> {
+    let Charge { key, limit, cost, intent, .. } = *charge;
+    let (tag, ask) = (key.tag(limit), Ask { cost, now: key.time(limit, now), intent });
+    let mut next = |state| limit.decide_word(state, ask).1.map(|after| word(limit, after, ask.now));
+    let seen = table.apply_unknown(tag, now.ticks(), start, &mut next)?;
+    let (decision, _) = limit.decide_word(seen.before, ask);
+    Some((decision, seen.after))
+}
+
+/// The word of a state that is stored at `now`.
+fn word(limit: &Limit, state: u64, now: Time) -> Word {
+    Word::new(state, Level::of(limit.used_part(state, now)))
+}
+
 /// How much of its limit a key has used that got this answer. Units that a caller holds must stay releasable, however few they are.
 fn level(limit: &Limit, decision: &Decision) -> Level {
     match limit {
-        Limit::Concurrency(_) => Level::NEAR,
-        _ => Level::of(decision),
+        Limit::Concurrency(_) => Level::SPARED,
+        _ => Level::of((decision.limit.saturating_sub(decision.remaining), decision.limit)),
     }
 }

@@ -9,8 +9,8 @@
 //!                                                         states that are there grow until all is taken
 //! ```
 //!
-//! Of a few states, the one that has used the least part of its limit makes room, and is counted. A state at its limit or near it
-//! never goes for a new key, nor does one that names holders: their permits have to be releasable. If all are such, the new
+//! Of a few states, the one that has used the least part of its limit makes room, and is counted. A state that has used an eighth
+//! of its limit never goes for a new key, nor does one that names holders: their permits have to be releasable. If all are such, the new
 //! key gets no room. The last sixteenth is for states that are there already; when that is taken too, they may not grow.
 
 use std::collections::{HashMap, VecDeque};
@@ -29,7 +29,7 @@ const LOOKED_AT: usize = 2;
 const SAMPLE: usize = 8;
 /// Shards in a row whose samples have nothing to forget, after which there is no room.
 const SHARDS_TRIED: usize = 16;
-/// Room is made for a new key before it is looked at: for a few states of the usual size, since other threads bring keys too.
+/// Room is made after a state has grown: for a few states of the usual size, so that the next keys find it.
 const NEW_KEYS_BYTES: usize = 4 << 10;
 /// The part of the memory that is kept for states that grow: one in so many.
 const KEPT_ONE_IN: usize = 16;
@@ -66,10 +66,20 @@ struct Entry {
     level: Level,
 }
 
+impl Shard {
+    /// Gives memory back of which little is used.
+    fn shrink(&mut self) {
+        if self.entries.capacity() > 4 * self.entries.len() + SAMPLE {
+            self.entries.shrink_to(2 * self.entries.len());
+            self.round.shrink_to(2 * self.entries.len());
+        }
+    }
+}
+
 /// Why a state is not stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NoRoom {
-    /// The key is new, and all states that could go for it are near their limits.
+    /// The key is new, and all states that could go for it are spared.
     ForKey,
     /// The key is known, and its state would have to grow.
     ToGrow,
@@ -103,7 +113,7 @@ impl Entry {
     /// that would be idle first. None where it must not be.
     fn loss(&self, now: Time) -> Option<(bool, Level, Time)> {
         let is_idle = self.idle_at <= now;
-        (is_idle || self.level < Level::NEAR).then_some((!is_idle, self.level, self.idle_at))
+        (is_idle || self.level < Level::SPARED).then_some((!is_idle, self.level, self.idle_at))
     }
 
     fn bytes(&self) -> usize {
@@ -143,47 +153,51 @@ impl Wholes {
         }
     }
 
-    /// Applies `step` to the state of `tag`, or to that of a key never seen, and keeps it if there is anything to keep. Beside its
-    /// answer, the step says how much of its limit the key has used then. An error means that nothing has changed.
+    /// Applies `step` to the state of `tag`, or to that of a key never seen, and keeps it if there is anything to keep. The step
+    /// is told whether the key is new, and may be called again where another thread brings the same key; the last call counts.
+    /// Beside its answer, it says how much of its limit the key has used then. An error means that nothing has changed.
     pub(super) fn update<R>(
         &self,
         tag: Tag,
         limit: &Limit,
         now: Time,
-        step: impl FnOnce(&mut State) -> (R, Level),
+        mut step: impl FnMut(&mut State, bool) -> (R, Level),
     ) -> Result<R, NoRoom> {
-        let mut shard = self.shard(tag);
-        if self.is_crowded(NEW_KEYS_BYTES) && !shard.entries.contains_key(&tag.number()) {
-            // Others are locked one after the other, so this one is let go.
-            drop(shard);
-            self.make_room(now);
-            shard = self.shard(tag);
-        }
-        if let Some(entry) = shard.entries.get_mut(&tag.number()) {
-            let bytes_before = entry.bytes();
-            let answer = entry.change(limit, self.is_over(), step)?;
-            let bytes = entry.bytes();
-            drop(shard);
-            self.account(bytes, bytes_before, now);
-            return Ok(answer);
-        }
-        let mut state = limit.fresh();
-        let (answer, level) = step(&mut state);
-        let entry = Entry { idle_at: limit.expires_at(&state), state, level };
-        if entry.idle_at > now {
+        let mut may_make_room = true;
+        loop {
+            let mut shard = self.shard(tag);
+            if let Some(entry) = shard.entries.get_mut(&tag.number()) {
+                let bytes_before = entry.bytes();
+                let answer = entry.change(limit, self.is_over(), |state| step(state, false))?;
+                let bytes = entry.bytes();
+                drop(shard);
+                self.account(bytes, bytes_before, now);
+                return Ok(answer);
+            }
+            let mut state = limit.fresh();
+            let (answer, level) = step(&mut state, true);
+            let entry = Entry { idle_at: limit.expires_at(&state), state, level };
+            if entry.idle_at <= now {
+                return Ok(answer);
+            }
             let freed = self.reclaim(&mut shard, LOOKED_AT, now);
             let bytes = entry.bytes();
-            if self.is_crowded(bytes.saturating_sub(freed)) {
+            if !self.is_crowded(bytes.saturating_sub(freed)) {
+                shard.entries.insert(tag.number(), entry);
+                shard.round.push_back(tag.number());
                 drop(shard);
-                self.account(0, freed, now);
+                self.account(bytes, freed, now);
+                return Ok(answer);
+            }
+            // Other shards are locked one after the other to make room, so this one is let go.
+            drop(shard);
+            self.free(freed);
+            if !may_make_room {
                 return Err(NoRoom::ForKey);
             }
-            shard.entries.insert(tag.number(), entry);
-            shard.round.push_back(tag.number());
-            drop(shard);
-            self.account(bytes, freed, now);
+            may_make_room = false;
+            self.make_room(bytes, now);
         }
-        Ok(answer)
     }
 
     pub(super) fn read(&self, tag: Tag) -> Option<State> {
@@ -211,6 +225,7 @@ impl Wholes {
         let mut shard = lock(&self.shards[self.hand.fetch_add(1, Ordering::Relaxed) % SHARDS]);
         let all = shard.round.len();
         let freed = self.reclaim(&mut shard, all, now);
+        shard.shrink();
         drop(shard);
         self.free(freed);
     }
@@ -271,14 +286,14 @@ impl Wholes {
     fn account(&self, taken: usize, freed: usize, now: Time) {
         self.bytes.fetch_add(taken.wrapping_sub(freed), Ordering::Relaxed);
         if taken > freed && self.is_crowded(NEW_KEYS_BYTES) {
-            self.make_room(now);
+            self.make_room(NEW_KEYS_BYTES, now);
         }
     }
 
-    /// Forgets states until new keys have room, as long as there are any that may go.
-    fn make_room(&self, now: Time) {
+    /// Forgets states until so many bytes are free for new keys, as long as there are any that may go.
+    fn make_room(&self, bytes: usize, now: Time) {
         let (mut visited, mut tried) = (0, 0);
-        while self.is_crowded(NEW_KEYS_BYTES) && visited < SHARDS && tried < SHARDS_TRIED {
+        while self.is_crowded(bytes) && visited < SHARDS && tried < SHARDS_TRIED {
             let shard = &self.shards[self.hand.fetch_add(1, Ordering::Relaxed) % SHARDS];
             let mut shard = lock(shard);
             let is_empty = shard.round.is_empty();
@@ -307,10 +322,7 @@ impl Wholes {
         let tag = shard.round.remove(place)?;
         shard.round.rotate_left(sample - 1);
         let entry = shard.entries.remove(&tag)?;
-        if shard.entries.capacity() > 4 * shard.entries.len() + SAMPLE {
-            shard.entries.shrink_to(2 * shard.entries.len());
-            shard.round.shrink_to(2 * shard.entries.len());
-        }
+        shard.shrink();
         Some(entry)
     }
 }

@@ -75,11 +75,11 @@ impl Table {
             let Some(tag) = line.tag(slot).filter(|&tag| homes.contains(&geometry.home_before(tag))) else {
                 continue;
             };
-            let (state, level) = (line.take(slot), line.level(slot));
+            let word = line.take(slot);
             slots_in_use -= isize::from(line.leave(slot));
-            match state {
-                Some(state) if state > now => {
-                    slots_in_use += self.put(geometry.home_after(tag), Occupant { tag, level, state });
+            match word {
+                Some(word) if word.state() > now => {
+                    slots_in_use += self.put(geometry.home_after(tag), Occupant { tag, word });
                 }
                 _ => self.tally.add_reclaimed(first),
             }
@@ -88,10 +88,10 @@ impl Table {
     }
 
     /// Puts a key on the move into the first free slot from `home` on.
-    fn put(&self, home: usize, Occupant { tag, level, state }: Occupant) -> isize {
+    fn put(&self, home: usize, occupant: Occupant) -> isize {
         for line in (home..=home + DISPLACEMENT_MAX).map(|line| self.arena.line(line)) {
             if let Some(slot) = (0..SLOTS).find(|&slot| line.tag(slot).is_none()) {
-                return isize::from(line.own(slot, tag, level, state));
+                return isize::from(line.own(slot, occupant));
             }
         }
         // Two thousand slots in a row without a free one do not happen to a keyed hash.

@@ -5,14 +5,8 @@
 //!   +-------+-------+-------+-------+-------+-------+-------+-------+
 //!   | tag 0 | tag 1 | tag 2 | tag 3 | word 0| word 1| word 2| word 3|
 //!   +-------+-------+-------+-------+-------+-------+-------+-------+
-//!   tag:  EMPTY (never used), GONE (used before, free now), or the owner's:
-//!
-//!          63                                         3 2     0
-//!         +--------------------------------------------+-------+
-//!         | hash of the key that owns the slot         | level |    level: see [`super::level`]
-//!         +--------------------------------------------+-------+
-//!
-//!   word: NO_WORD, or the owner's state XOR its tag with a level of zero
+//!   tag:  EMPTY (never used), GONE (used before, free now), or the hash of the key that owns the slot
+//!   word: NO_WORD, or the owner's state and level (see [`super::level`]) XOR its tag
 //! ```
 //!
 //! **Who may do what.** The word of an owned slot is changed by anybody, with one compare-and-swap and no lock
@@ -20,15 +14,11 @@
 //! take the word away, change the tag, put a word there. So whoever has read a tag, then a word, then the same
 //! tag again, has read that tag's word.
 //!
-//! The level in the low bits of a tag is changed without a lock too ([`Line::mark`]), by a compare-and-swap that expects the
-//! whole tag: once the slot has another owner, it fails. It says nothing about who owns the slot, so every comparison of
-//! tags leaves it out.
-//!
 //! **Why the word is masked.** Between reading a word and swapping it, the slot may get another owner. The swap must
 //! then fail, although the new owner's state may by chance be the very same number (two windows with three units
 //! each). Masked with the tags of different owners, equal states are different words.
 
-use super::level::{LEVEL_MASK, Level};
+use super::level::Word;
 use crate::sync::{AtomicU64, Ordering};
 
 pub(super) const SLOTS: usize = 4;
@@ -37,14 +27,14 @@ const EMPTY: u64 = 0;
 const GONE: u64 = 1;
 const NO_WORD: u64 = 0;
 
-/// The hash of a key, as it stands in a slot: any number that has no other meaning there, without the bits of the level.
+/// The hash of a key, as it stands in a slot: any number that has no other meaning there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Tag(u64);
 
 impl Tag {
     #[inline]
     pub(crate) fn of(hash: u64) -> Tag {
-        Tag((hash & !LEVEL_MASK).max(LEVEL_MASK + 1))
+        Tag(hash.max(GONE + 1))
     }
 
     #[inline]
@@ -54,27 +44,23 @@ impl Tag {
 
     /// The key that a slot with these bits belongs to.
     fn owner(bits: u64) -> Option<Tag> {
-        (bits > LEVEL_MASK).then_some(Tag(bits & !LEVEL_MASK))
-    }
-
-    /// Whether a slot with these bits is this key's, at whatever level.
-    #[inline]
-    fn owns(self, bits: u64) -> bool {
-        (bits ^ self.0) <= LEVEL_MASK
+        (bits > GONE).then_some(Tag(bits))
     }
 }
 
-/// What `Line::change` has seen in a slot.
-pub(super) struct Changed {
-    pub(super) state: u64,
-    pub(super) level: Level,
+/// What became of a key.
+pub(crate) struct Seen {
+    /// The state that the last step was applied to.
+    pub(crate) before: u64,
+    /// The state after it.
+    pub(crate) after: u64,
 }
 
 /// A key in its slot.
+#[derive(Clone, Copy)]
 pub(super) struct Occupant {
     pub(super) tag: Tag,
-    pub(super) level: Level,
-    pub(super) state: u64,
+    pub(super) word: Word,
 }
 
 /// What a search in one line found.
@@ -99,73 +85,65 @@ impl Line {
         Line { tags: zeros(), words: zeros() }
     }
 
-    /// Looks at all four tags rather than stopping at the right one: nobody can predict which that is, and a branch
-    /// that is mispredicted costs more.
+    /// The slot of `tag`. Looks at all four tags rather than stopping at the right one: which that is cannot be predicted, and a
+    /// branch that is mispredicted costs more.
     #[inline]
-    pub(super) fn find(&self, tag: Tag) -> Found {
-        let (mut matches, mut ends) = (0_u32, false);
+    pub(super) fn slot_of(&self, tag: Tag) -> Option<usize> {
+        let mut found = SLOTS;
         for (slot, theirs) in self.tags.iter().enumerate() {
             // Acquire: pairs with the release in `own`, so that the word read next is not an earlier owner's. `change` reads
             // the tag once more behind the word, so that it is not a later one's either.
-            let theirs = theirs.load(Ordering::Acquire);
-            matches |= u32::from(tag.owns(theirs)) << slot;
-            ends |= theirs == EMPTY;
+            found = if theirs.load(Ordering::Acquire) == tag.0 { slot } else { found };
         }
-        match matches {
-            0 => Found::NotHere { ends },
-            _ => Found::Slot(matches.trailing_zeros() as usize),
-        }
+        (found < SLOTS).then_some(found)
+    }
+
+    /// As [`Line::slot_of`], and says whether the search ends here.
+    pub(super) fn find(&self, tag: Tag) -> Found {
+        // Before the tags are searched: a line that has an empty slot has never passed a key on.
+        let ends = self.has_empty();
+        self.slot_of(tag).map_or(Found::NotHere { ends }, Found::Slot)
     }
 
     /// Applies `step` to the state of `tag` in this slot: what it answers, if anything, is stored. Returns the state that
-    /// the answer was for and the level of the slot, or `None` if the slot is not, or no longer, that tag's.
+    /// the answer was for, or `None` if the slot is not, or no longer, that tag's.
     #[inline]
     pub(super) fn change(
         &self,
         slot: usize,
         tag: Tag,
-        step: &mut impl FnMut(u64) -> Option<u64>,
-    ) -> Option<Changed> {
+        step: &mut impl FnMut(u64) -> Option<Word>,
+    ) -> Option<Seen> {
         let word = &self.words[slot];
         loop {
             // Acquire: pairs with the release in `own`, so that the tag read next is not older than the word.
             let stored = word.load(Ordering::Acquire);
-            let theirs = self.tags[slot].load(Ordering::Relaxed);
-            if stored == NO_WORD || !tag.owns(theirs) {
+            if stored == NO_WORD || self.tags[slot].load(Ordering::Relaxed) != tag.0 {
                 return None;
             }
-            let settled = match step(stored ^ tag.0) {
+            let before = Word::from_bits(stored ^ tag.0).state();
+            let Some(next) = step(before) else {
                 // Nothing to store: it is enough that the word has not changed hands in between.
-                None => word.load(Ordering::Relaxed) == stored,
-                // Release on success keeps the line's tags ordered for the next acquire of this word.
-                Some(next) => word
-                    .compare_exchange_weak(stored, next ^ tag.0, Ordering::AcqRel, Ordering::Relaxed)
-                    .is_ok(),
+                if word.load(Ordering::Relaxed) == stored {
+                    return Some(Seen { before, after: before });
+                }
+                continue;
             };
-            if settled {
-                return Some(Changed { state: stored ^ tag.0, level: Level::in_tag(theirs) });
+            // Release on success keeps the line's tags ordered for the next acquire of this word.
+            let masked = next.bits() ^ tag.0;
+            if word.compare_exchange_weak(stored, masked, Ordering::Release, Ordering::Relaxed).is_ok() {
+                return Some(Seen { before, after: next.state() });
             }
         }
-    }
-
-    /// Marks the slot of `tag` with another level than the one it was seen with. Does nothing if the slot has another owner or
-    /// another level by now, and says so.
-    pub(super) fn mark(&self, slot: usize, tag: Tag, seen: Level, level: Level) -> bool {
-        let (seen, marked) = (tag.0 | seen.bits(), tag.0 | level.bits());
-        // Relaxed: the level orders nothing. A read-modify-write continues the release sequence of `own`, so whoever acquires the
-        // marked tag has acquired what `own` released.
-        self.tags[slot].compare_exchange(seen, marked, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
     /// The owner of a slot and its state, with a lock or without.
     pub(super) fn read(&self, slot: usize) -> Option<Occupant> {
         // Acquire, both: as in `find` and `change`.
-        let bits = self.tags[slot].load(Ordering::Acquire);
+        let tag = Tag::owner(self.tags[slot].load(Ordering::Acquire))?;
         let stored = self.words[slot].load(Ordering::Acquire);
-        let tag = Tag::owner(bits)?;
-        let is_still_owner = tag.owns(self.tags[slot].load(Ordering::Relaxed));
-        let occupant = Occupant { tag, level: Level::in_tag(bits), state: stored ^ tag.0 };
-        (stored != NO_WORD && is_still_owner).then_some(occupant)
+        let is_same = self.tags[slot].load(Ordering::Relaxed) == tag.0;
+        (stored != NO_WORD && is_same).then_some(Occupant { tag, word: Word::from_bits(stored ^ tag.0) })
     }
 
     // What follows is called under the lock of the line's block. The lock orders the tags, so relaxed is enough
@@ -173,11 +151,6 @@ impl Line {
 
     pub(super) fn tag(&self, slot: usize) -> Option<Tag> {
         Tag::owner(self.tags[slot].load(Ordering::Relaxed))
-    }
-
-    /// The level that an owned slot is marked with.
-    pub(super) fn level(&self, slot: usize) -> Level {
-        Level::in_tag(self.tags[slot].load(Ordering::Relaxed))
     }
 
     pub(super) fn is_empty(&self, slot: usize) -> bool {
@@ -193,36 +166,36 @@ impl Line {
         self.tags[slot].load(Ordering::Relaxed) == GONE
     }
 
-    /// Takes the state away if it is still `state`, and with it the right to change it. The tag stays until
+    /// Takes the word away if it is still `word`, and with it the right to change it. The tag stays until
     /// [`Line::own`] or [`Line::leave`].
-    pub(super) fn take_if(&self, slot: usize, state: u64) -> bool {
+    pub(super) fn take_if(&self, slot: usize, word: Word) -> bool {
         let Some(tag) = self.tag(slot) else { return false };
-        let stored = state ^ tag.0;
+        let stored = word.bits() ^ tag.0;
         // Acquire: what `own` writes next must not be seen before the word is gone.
         self.words[slot].compare_exchange(stored, NO_WORD, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// Takes the state away, whatever it is.
-    pub(super) fn take(&self, slot: usize) -> Option<u64> {
+    /// Takes the word away, whatever it is.
+    pub(super) fn take(&self, slot: usize) -> Option<Word> {
         let stored = self.words[slot].swap(NO_WORD, Ordering::AcqRel);
-        self.tag(slot).filter(|_| stored != NO_WORD).map(|tag| stored ^ tag.0)
+        self.tag(slot).filter(|_| stored != NO_WORD).map(|tag| Word::from_bits(stored ^ tag.0))
     }
 
-    /// Gives a slot without a word to `tag`, at a level. True if the slot was empty before.
-    pub(super) fn own(&self, slot: usize, tag: Tag, level: Level, state: u64) -> bool {
+    /// Gives a slot without a word to `tag`. True if the slot was empty before.
+    pub(super) fn own(&self, slot: usize, Occupant { tag, word }: Occupant) -> bool {
         let was_empty = self.is_empty(slot);
         // Release, both: pair with the acquires in `find`, `change` and `read`.
-        self.tags[slot].store(tag.0 | level.bits(), Ordering::Release);
-        self.words[slot].store(state ^ tag.0, Ordering::Release);
+        self.tags[slot].store(tag.0, Ordering::Release);
+        self.words[slot].store(word.bits() ^ tag.0, Ordering::Release);
         was_empty
     }
 
     /// Frees a slot without a word. In a line that has no empty slot, others may have passed on to later lines, and
-    /// a search for them must still pass: the slot is only gone. True if it became empty.
+    /// a search for them must still pass: the slot is only gone. True if it is empty.
     pub(super) fn leave(&self, slot: usize) -> bool {
-        let empties = self.has_empty();
-        self.tags[slot].store(if empties { EMPTY } else { GONE }, Ordering::Relaxed);
-        empties
+        let ends = self.has_empty();
+        self.tags[slot].store(if ends { EMPTY } else { GONE }, Ordering::Relaxed);
+        ends
     }
 
     /// Makes gone slots empty, where no search needs to pass any more. Says how many.

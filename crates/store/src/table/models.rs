@@ -22,8 +22,12 @@ fn table(lines_max: usize) -> Table {
     Table::new((lines_max + DISPLACEMENT_MAX) * Table::LINE_BYTES, 0).unwrap()
 }
 
+fn low(state: u64) -> Word {
+    Word::new(state, Level::LOWEST)
+}
+
 fn count_one(table: &Table, tag: Tag) -> u64 {
-    table.update(tag, NOW, |word| Some(word.max(NOW) + 1)).max(NOW) + 1 - NOW
+    table.update(tag, NOW, |word| Some(low(word.max(NOW) + 1))).max(NOW) + 1 - NOW
 }
 
 fn counted(table: &Table, tag: Tag) -> u64 {
@@ -72,7 +76,7 @@ fn an_idle_key_that_wakes_up_is_not_robbed() {
     model(|| {
         let table = Arc::new(table(1));
         let (idle, new) = tags();
-        table.update(idle, 0, |_| Some(NOW));
+        table.update(idle, 0, |_| Some(low(NOW)));
         let waking = {
             let table = table.clone();
             thread::spawn(move || count_one(&table, idle))
@@ -146,13 +150,13 @@ fn an_equal_state_of_the_next_owner_is_not_mistaken() {
     model(|| {
         let table = Arc::new(table(1));
         let (idle, new) = tags();
-        table.update(idle, 0, |_| Some(NOW));
+        table.update(idle, 0, |_| Some(low(NOW)));
         let waking = {
             let table = table.clone();
             thread::spawn(move || count_one(&table, idle))
         };
         // Takes over the idle key's slot with the very state that the other thread may have read there.
-        table.update(new, NOW, |_| Some(NOW));
+        table.update(new, NOW, |_| Some(low(NOW)));
         waking.join().unwrap();
         assert_eq!(counted(&table, idle), 1);
     });
@@ -163,7 +167,7 @@ fn a_key_that_wakes_up_is_not_swept_out() {
     model(|| {
         let table = Arc::new(table(1));
         let (idle, neighbour) = tags();
-        table.update(idle, 0, |_| Some(NOW));
+        table.update(idle, 0, |_| Some(low(NOW)));
         count_one(&table, neighbour);
         let waking = {
             let table = table.clone();
@@ -175,25 +179,27 @@ fn a_key_that_wakes_up_is_not_swept_out() {
     });
 }
 
-/// A key comes near its limit while a new key looks for a slot: the mark is its own or is lost, and the word stays whole.
+/// A key comes near its limit while a new key looks for a slot: its level is its own, and no count is lost.
 #[test]
-fn a_mark_never_reaches_another_key() {
+fn a_level_never_reaches_another_key() {
     model(|| {
         let table = Arc::new(table(1));
         let (idle, new) = tags();
-        table.update(idle, 0, |_| Some(NOW));
-        let marking = {
+        table.update(idle, 0, |_| Some(low(NOW)));
+        let spared = {
             let table = table.clone();
             thread::spawn(move || {
-                let seen = table.apply(idle, NOW, |word| Some(word.max(NOW) + 1)).unwrap();
-                table.mark(idle, &seen, Level::NEAR);
+                table.update(idle, NOW, |state| Some(Word::new(state.max(NOW) + 1, Level::SPARED)));
             })
         };
         count_one(&table, new);
-        marking.join().unwrap();
+        spared.join().unwrap();
         assert_eq!((counted(&table, idle), counted(&table, new)), (1, 1));
-        let Place { line, slot } = table.locate(new).unwrap();
-        assert_eq!(table.arena.line(line).level(slot), Level::LOWEST);
+        let level = |tag| {
+            let Place { line, slot } = table.locate(tag).unwrap();
+            table.arena.line(line).read(slot).unwrap().word.level()
+        };
+        assert_eq!((level(idle), level(new)), (Level::SPARED, Level::LOWEST));
     });
 }
 
@@ -204,13 +210,14 @@ fn a_key_near_its_limit_is_not_evicted_while_others_count() {
         let table = Arc::new(table(1));
         let (near, other) = tags();
         for tag in [near, other] {
-            let seen = table.apply(tag, NOW, |_| Some(NOW + 1)).unwrap();
-            let level = if tag == near { Level::NEAR } else { Level::LOWEST };
-            table.mark(tag, &seen, level);
+            let level = if tag == near { Level::SPARED } else { Level::LOWEST };
+            table.update(tag, NOW, |_| Some(Word::new(NOW + 1, level)));
         }
         let counting = {
             let table = table.clone();
-            thread::spawn(move || count_one(&table, near))
+            thread::spawn(move || {
+                table.update(near, NOW, |state| Some(Word::new(state + 1, Level::SPARED)));
+            })
         };
         let mut held = table.locks.hold(0);
         assert!(table.evict_near(0, NOW, &mut held));

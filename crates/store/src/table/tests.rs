@@ -25,8 +25,12 @@ fn tag(number: u64) -> Tag {
     Tag::of(hash ^ (hash >> 31))
 }
 
+fn low(state: u64) -> Word {
+    Word::new(state, Level::LOWEST)
+}
+
 fn count_one(table: &Table, key: u64) -> u64 {
-    table.update(tag(key), NOW, |word| Some(word.max(NOW) + 1)).max(NOW) + 1 - NOW
+    table.update(tag(key), NOW, |word| Some(low(word.max(NOW) + 1))).max(NOW) + 1 - NOW
 }
 
 fn counted(table: &Table, key: u64) -> u64 {
@@ -87,7 +91,7 @@ fn forgets_idle_keys_instead_of_growing() {
     let table = table(1 << 20);
     // A thousand keys are in use at a time; each is idle a thousand keys later.
     for key in 0..1_000_000 {
-        table.update(tag(key), NOW + key, |_| Some(NOW + key + 1_000));
+        table.update(tag(key), NOW + key, |_| Some(low(NOW + key + 1_000)));
     }
     check(&table);
     assert_eq!(table.stats().lines, LINES_MIN as usize);
@@ -100,11 +104,11 @@ fn sweeps_before_it_grows() {
     let table = table(1 << 20);
     let fits = LINES_MIN as usize * SLOTS * 7 / 10;
     for key in 0..fits as u64 {
-        table.update(tag(key), NOW, |_| Some(NOW + 1));
+        table.update(tag(key), NOW, |_| Some(low(NOW + 1)));
     }
     // All of them are idle now, and as many again come.
     for key in 0..fits as u64 {
-        table.update(tag(key + (1 << 32)), NOW + 1, |_| Some(NOW + 2));
+        table.update(tag(key + (1 << 32)), NOW + 1, |_| Some(low(NOW + 2)));
     }
     check(&table);
     assert_eq!(table.stats().lines, LINES_MIN as usize);
@@ -129,25 +133,21 @@ fn at_its_cap_the_least_used_make_room() {
     assert_eq!(kept, 500, "hot keys that kept their count");
 }
 
-/// Gives a key a word, marks it, and says whether it has a slot.
-fn put(table: &Table, key: u64, word: u64, level: Level) -> bool {
-    let seen = table.apply(tag(key), NOW, |_| Some(word));
-    seen.is_some_and(|seen| {
-        table.mark(tag(key), &seen, level);
-        true
-    })
+/// Gives a key a state at a level, and says whether it has a slot.
+fn put(table: &Table, key: u64, state: u64, level: Level) -> bool {
+    table.apply(tag(key), NOW, |_| Some(Word::new(state, level))).is_some()
 }
 
 fn level_of(table: &Table, key: u64) -> Option<Level> {
     let Place { line, slot } = table.locate(tag(key))?;
-    Some(table.arena.line(line).level(slot))
+    Some(table.arena.line(line).read(slot)?.word.level())
 }
 
 #[test]
 fn at_its_cap_keys_near_their_limits_stay_however_soon_they_are_idle() {
     let table = table(LINES_MIN as usize);
     let near = 0..500;
-    near.clone().for_each(|key| assert!(put(&table, key, NOW + 1, Level::NEAR)));
+    near.clone().for_each(|key| assert!(put(&table, key, NOW + 1, Level::SPARED)));
     (0..200_000).for_each(|key| assert!(put(&table, key + (1 << 32), NOW + (1 << 30), Level::LOWEST)));
     check(&table);
     assert_eq!(table.stats().lines, LINES_MIN as usize);
@@ -158,7 +158,7 @@ fn at_its_cap_keys_near_their_limits_stay_however_soon_they_are_idle() {
 #[test]
 fn a_new_key_gets_no_slot_where_all_are_near_their_limits() {
     let table = table(LINES_MIN as usize);
-    let placed: Vec<u64> = (0..50_000).filter(|&key| put(&table, key, NOW + 10, Level::NEAR)).collect();
+    let placed: Vec<u64> = (0..50_000).filter(|&key| put(&table, key, NOW + 10, Level::SPARED)).collect();
     check(&table);
     let slots = LINES_MIN as usize * SLOTS;
     assert!((slots * 8 / 10..slots).contains(&placed.len()), "{} keys in {slots} slots", placed.len());
@@ -169,8 +169,8 @@ fn a_new_key_gets_no_slot_where_all_are_near_their_limits() {
 
     // They become idle, and the table takes new keys again.
     let later = NOW + 10;
-    let taken =
-        (0..20_000_u64).filter(|key| table.apply(tag(key | 1 << 40), later, |_| Some(later + 1)).is_some());
+    let taken = (0..20_000_u64)
+        .filter(|key| table.apply(tag(key | 1 << 40), later, |_| Some(low(later + 1))).is_some());
     assert!(taken.count() > 2_000);
     check(&table);
 }
@@ -179,26 +179,26 @@ fn a_new_key_gets_no_slot_where_all_are_near_their_limits() {
 fn a_level_stays_with_its_key_while_the_table_grows_and_sweeps() {
     let table = table(1 << 16);
     (0..100_000).for_each(|key| {
-        let level = if key % 3 == 0 { Level::NEAR } else { Level::LOWEST };
+        let level = if key % 3 == 0 { Level::SPARED } else { Level::LOWEST };
         assert!(put(&table, key, NOW + 5, level));
     });
-    (0..100_000).step_by(3).for_each(|key| assert_eq!(level_of(&table, key), Some(Level::NEAR)));
+    (0..100_000).step_by(3).for_each(|key| assert_eq!(level_of(&table, key), Some(Level::SPARED)));
     (1..100_000).step_by(3).for_each(|key| assert_eq!(level_of(&table, key), Some(Level::LOWEST)));
     (1..100_000).step_by(3).for_each(|key| assert_eq!(table.remove(tag(key)), Some(NOW + 5)));
     (0..10_000).for_each(|_| table.sweep(table.geometry(), NOW));
     check(&table);
-    (0..100_000).step_by(3).for_each(|key| assert_eq!(level_of(&table, key), Some(Level::NEAR)));
+    (0..100_000).step_by(3).for_each(|key| assert_eq!(level_of(&table, key), Some(Level::SPARED)));
 }
 
 #[test]
-fn a_mark_does_not_reach_the_next_owner_of_a_slot() {
+fn a_key_stands_at_the_level_of_its_last_state() {
     let table = table(1 << 12);
-    let seen = table.apply(tag(1), NOW, |_| Some(NOW + 1)).unwrap();
-    let Place { line, slot } = table.locate(tag(1)).unwrap();
-    table.remove(tag(1));
-    table.arena.line(line).own(slot, tag(2), Level::LOWEST, NOW + 1);
-    table.mark(tag(1), &seen, Level::NEAR);
-    assert_eq!(table.arena.line(line).level(slot), Level::LOWEST);
+    let seen =
+        table.apply_unknown(tag(1), NOW, &|| NOW, &mut |state| Some(Word::new(state + 1, Level::SPARED)));
+    assert!(seen.is_some_and(|seen| (seen.before, seen.after) == (NOW, NOW + 1)));
+    assert_eq!(level_of(&table, 1), Some(Level::SPARED));
+    assert!(put(&table, 1, NOW + 2, Level::LOWEST));
+    assert_eq!((level_of(&table, 1), counted(&table, 1)), (Some(Level::LOWEST), 2));
 }
 
 #[test]
@@ -261,7 +261,7 @@ fn exactly_the_units_there_are_get_granted_under_contention() {
                     if calls.fetch_add(1, StdOrdering::Relaxed).is_multiple_of(16) {
                         thread::yield_now();
                     }
-                    (word < NOW + UNITS).then_some(word.max(NOW) + 1)
+                    (word < NOW + UNITS).then(|| low(word.max(NOW) + 1))
                 });
                 granted.fetch_add(u64::from(word < NOW + UNITS), StdOrdering::Relaxed);
             }
@@ -299,7 +299,7 @@ fn no_count_is_lost_while_keys_move() {
             barrier.wait();
             // Keys that are idle at once, and make others move over.
             for key in 0..4 * KEYS {
-                table.update(tag(key | 1 << 40), NOW, |_| Some(NOW));
+                table.update(tag(key | 1 << 40), NOW, |_| Some(low(NOW)));
                 table.tend();
             }
         });
@@ -315,13 +315,13 @@ fn no_count_is_lost_while_keys_move() {
 fn a_key_that_wakes_up_keeps_its_slot() {
     let table = table(1 << 12);
     let (idle, new) = (Tag::of(1 << 20), Tag::of(1 << 21));
-    table.update(idle, 0, |_| Some(NOW));
+    table.update(idle, 0, |_| Some(low(NOW)));
     let mut has_woken = false;
     table.update(new, NOW, |_| {
         if !std::mem::replace(&mut has_woken, true) {
-            table.update(idle, NOW, |word| Some(word.max(NOW) + 1));
+            table.update(idle, NOW, |word| Some(low(word.max(NOW) + 1)));
         }
-        Some(NOW + 5)
+        Some(low(NOW + 5))
     });
     check(&table);
     assert_eq!(table.update(idle, NOW, |_| None), NOW + 1);
@@ -336,14 +336,14 @@ fn shows_no_states_that_nobody_had() {
         scope.spawn(|| {
             for number in 0..1_000_000 {
                 // All at home in one line, and idle at once.
-                table.update(Tag::of((1 << 20) + ((number % 1024) << 3)), NOW, |_| Some(NOW));
+                table.update(Tag::of((1 << 20) + ((number % 1024) << 3)), NOW, |_| Some(low(NOW)));
             }
             done.store(1, StdOrdering::Relaxed);
         });
         while done.load(StdOrdering::Relaxed) == 0 {
             let line = table.arena.line(0);
             let occupants = (0..SLOTS).filter_map(|slot| line.read(slot));
-            occupants.for_each(|occupant| assert_eq!(occupant.state, NOW));
+            occupants.for_each(|occupant| assert_eq!(occupant.word.state(), NOW));
         }
     });
 }
@@ -365,7 +365,7 @@ fn threads_at_the_cap_keep_the_table_in_order() {
                             }
                             1 => table.tend(),
                             _ => {
-                                table.update(tag(key), now, |word| Some(word.max(now) + 1 + draw % 100));
+                                table.update(tag(key), now, |word| Some(low(word.max(now) + 1 + draw % 100)));
                             }
                         }
                     }
@@ -383,10 +383,10 @@ fn a_way_without_room_makes_some() {
     let crowd = (DISPLACEMENT_MAX + 1) * SLOTS;
     // All at home in the first line.
     for number in 0..crowd as u64 {
-        at_cap.update(Tag::of((number + 2) << 3), NOW, |_| Some(NOW + 9 + number));
+        at_cap.update(Tag::of((number + 2) << 3), NOW, |_| Some(low(NOW + 9 + number)));
     }
     let new = Tag::of(1 << 20);
-    at_cap.update(new, NOW, |_| Some(NOW + 5_000));
+    at_cap.update(new, NOW, |_| Some(low(NOW + 5_000)));
     assert_eq!(at_cap.update(new, NOW, |_| None), NOW + 5_000);
     assert_eq!(at_cap.stats().evicted, 1);
     assert_eq!(at_cap.update(Tag::of(2 << 3), NOW, |_| None), 0, "the least used has gone");
@@ -424,7 +424,7 @@ proptest! {
             match step {
                 Step::Count(key) => {
                     let count = |word: u64| word.max(now) + life;
-                    let got = count(table.update(tag(key), now, |word| Some(count(word))));
+                    let got = count(table.update(tag(key), now, |word| Some(low(count(word)))));
                     let known = model.get(&key).copied().unwrap_or(0);
                     prop_assert_eq!(got, count(known));
                     model.insert(key, got);

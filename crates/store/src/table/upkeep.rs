@@ -12,7 +12,7 @@
 
 use super::geometry::Geometry;
 use super::growth::STEP_LINES;
-use super::line::{Line, SLOTS};
+use super::line::{Line, Occupant, SLOTS};
 use super::{DISPLACEMENT_MAX, Place, Table};
 use crate::sync::{self, Ordering};
 
@@ -91,9 +91,11 @@ impl Table {
         let line = self.arena.line(index);
         let mut freed = 0;
         for slot in 0..SLOTS {
-            let Some(idle) = line.read(slot).filter(|occupant| occupant.state <= now) else { continue };
+            let Some(idle) = line.read(slot).filter(|occupant| occupant.word.state() <= now) else {
+                continue;
+            };
             sync::gap();
-            if line.take_if(slot, idle.state) {
+            if line.take_if(slot, idle.word) {
                 freed += isize::from(line.leave(slot));
                 self.tally.add_reclaimed(index);
             }
@@ -125,9 +127,11 @@ impl Table {
     /// Moves a key into a slot nobody owns.
     fn pull(&self, from: &Place, to: &Line, slot: usize) -> isize {
         let line = self.arena.line(from.line);
-        if let (Some(tag), Some(state)) = (line.tag(from.slot), line.take(from.slot)) {
-            to.own(slot, tag, line.level(from.slot), state);
+        let moved = line.tag(from.slot).zip(line.take(from.slot));
+        let is_empty = line.leave(from.slot);
+        if let Some((tag, word)) = moved {
+            to.own(slot, Occupant { tag, word });
         }
-        isize::from(line.leave(from.slot))
+        isize::from(is_empty)
     }
 }

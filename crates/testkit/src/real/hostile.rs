@@ -17,6 +17,7 @@ mod memory;
 mod patience;
 mod raw;
 mod resp;
+mod responses;
 mod rfc9113;
 mod seen;
 mod smuggling;
@@ -26,6 +27,7 @@ mod vitals;
 use std::net::SocketAddr;
 
 pub use companion::{Companion, Service};
+pub use responses::ask_admin_without_reading;
 pub use seen::Tally;
 pub use vitals::Vitals;
 
@@ -122,6 +124,7 @@ pub fn attacks() -> Vec<Attack> {
         grpc::attacks(),
         floods::attacks(),
         streams::attacks(),
+        responses::attacks(),
         memory::attacks(),
         rfc9113::attacks(),
         resp::attacks(),

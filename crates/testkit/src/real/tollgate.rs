@@ -257,6 +257,12 @@ fn start(launch: &Launch) -> (Process, Vec<(&'static str, SocketAddr)>) {
 
 /// The addresses of a greeting, once it is complete.
 fn addresses(greeting: &str) -> Option<Vec<(&'static str, SocketAddr)>> {
+    if let Ok(said) = serde_json::from_str::<Value>(greeting) {
+        let address = |name| said[name].as_str()?.parse::<SocketAddr>().ok();
+        return Some(
+            LISTENERS.into_iter().filter_map(|name| Some((name, reachable(address(name)?)))).collect(),
+        );
+    }
     let mut addresses = Vec::new();
     for name in LISTENERS {
         let mut words = greeting.lines().map(str::split_whitespace).find_map(|mut words| {

@@ -7,6 +7,8 @@ use tollgate_core::{
     TokenBucket,
 };
 
+use super::extras::Extras;
+
 /// Of shorter ones, a tenth would be less than it takes to be answered.
 const CENSUS_LIFE_NS_MIN: u64 = 500 * MS;
 /// Nanoseconds of a millisecond.
@@ -148,6 +150,7 @@ pub struct Schedule {
     pub(super) has_census: bool,
     pub(super) ends_at: u64,
     pub(super) faults: Faults,
+    pub(super) extras: Extras,
     /// Whether everything that happens is printed.
     pub is_told: bool,
 }
@@ -232,6 +235,11 @@ impl Schedule {
             // A clock that is set looks like an authority that was away, to nodes that were away themselves: one of both is tried at a time.
             faults.clock_step = 0;
         }
+        let extras = Extras::draw(seed);
+        if extras.resets > 0 {
+            // By a clock that was set back, what was counted before a reset was counted after it.
+            faults.clock_step = 0;
+        }
         Schedule {
             seed,
             nodes,
@@ -254,6 +262,7 @@ impl Schedule {
             learning: if changes_at_once { Learning::All } else { Learning::OneByOne },
             ends_at: START + span_ns,
             faults,
+            extras,
             is_told: false,
         }
     }

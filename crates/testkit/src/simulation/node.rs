@@ -8,28 +8,39 @@ use tollgate_store::authority::{Act, Failure, Grant, Question, SharedKey};
 use tollgate_store::lease::{Census, Counted, Errand, Leased, Purses, PursesSettings, Spent, Wanted};
 
 use super::draw::{Dice, Schedule};
+use super::requests::Waiting;
 
-/// The one key there is.
-const KEY: u64 = 7;
+/// The hash of the first key, and how far apart those of the others are.
+const FIRST_KEY: u64 = 7;
+const KEY_STEP: u64 = 1_000;
+
+/// The hash of a key.
+fn key_hash(key: usize) -> u64 {
+    FIRST_KEY + key as u64 * KEY_STEP
+}
+
+/// Which key a counter is of.
+pub(super) fn key_index(key: SharedKey) -> usize {
+    usize::try_from((key.0 - u128::from(FIRST_KEY)) / u128::from(KEY_STEP)).unwrap()
+}
 
 /// What a node has asked the authority.
 pub(super) struct Ticket {
     pub(super) question: Question,
     /// The errand, if nobody waits for the answer.
     errand: Option<Errand>,
-    /// What the node had itself of what a request wants.
-    part: Option<Part>,
+    /// The request that waits for the answer, if one does.
+    request: Option<u64>,
     /// Whether the answer is still wanted.
     pub(super) is_waiting: bool,
 }
 
-/// What a node had itself of what a request wants, and lends to it until the authority has answered for the others.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Part {
-    pub(super) spent: Option<Spent>,
-    pub(super) lent_us: u64,
-    /// What was here, if nothing was on its way to or from here.
-    pub(super) here: Option<u64>,
+/// A lease that was granted after the node had given it up, by which the question that undoes it is recognised.
+struct UnwantedLease {
+    key: SharedKey,
+    number: u64,
+    units: u64,
+    at: Time,
 }
 
 pub(super) struct Node {
@@ -44,6 +55,9 @@ pub(super) struct Node {
     offset: u64,
     gain_ppm: i64,
     pub(super) tickets: HashMap<u64, Ticket>,
+    /// The requests that wait for the authority, by number.
+    pub(super) requests: HashMap<u64, Waiting>,
+    unwanted: Vec<UnwantedLease>,
     /// What it knows of the others, if it has to find out, and the question about that which has no answer.
     census: Option<Census>,
     beat: Option<(u64, Time)>,
@@ -62,6 +76,8 @@ impl Node {
             offset: dice.below(3_600_000_000_000),
             gain_ppm: dice.below(2 * drift + 1).cast_signed() - drift.cast_signed(),
             tickets: HashMap::new(),
+            requests: HashMap::new(),
+            unwanted: Vec::new(),
             census: None,
             beat: None,
         };
@@ -78,6 +94,8 @@ impl Node {
             self.purses.set_nodes(u32::try_from(schedule.nodes).unwrap());
         }
         self.tickets.clear();
+        self.requests.clear();
+        self.unwanted.clear();
         self.epoch += 1;
     }
 
@@ -115,10 +133,10 @@ impl Node {
         Time::from_ticks(u64::try_from(i128::from(now + self.offset) + gained).unwrap())
     }
 
-    pub(super) fn spend(&self, units: u64, is_lent: bool, now: u64) -> Option<Spent> {
-        let wanted = Wanted { key: KEY, units, is_lent, limit: &self.limit };
+    pub(super) fn spend(&self, key: usize, units: u64, is_lent: bool, now: u64) -> Option<Spent> {
+        let wanted = Wanted { key: key_hash(key), units, is_lent, limit: &self.limit };
         self.purses.spend(wanted, self.clock(now), || Leased {
-            key: SharedKey(KEY.into()),
+            key: SharedKey(key_hash(key).into()),
             pin: None,
             limit: Arc::clone(&self.limit),
             budget: self.budget,
@@ -128,28 +146,34 @@ impl Node {
     }
 
     /// What it has of units that are more than that.
-    pub(super) fn spend_part(&self, units: u64, now: u64) -> Option<Spent> {
-        let wanted = Wanted { key: KEY, units, is_lent: true, limit: &self.limit };
+    pub(super) fn spend_part(&self, key: usize, units: u64, is_lent: bool, now: u64) -> Option<Spent> {
+        let wanted = Wanted { key: key_hash(key), units, is_lent, limit: &self.limit };
         self.purses.spend_part(&wanted, self.clock(now))
     }
 
     /// What was lent is spent.
-    pub(super) fn keep(&self, spent: &Spent) {
-        self.purses.keep(KEY, spent);
+    pub(super) fn keep(&self, key: usize, spent: &Spent) {
+        self.purses.keep(key_hash(key), spent);
     }
 
     /// Returns how many of the units are lost.
-    pub(super) fn put_back(&self, spent: &Spent, now: u64) -> u64 {
-        self.purses.put_back(KEY, spent, self.clock(now))
+    pub(super) fn put_back(&self, key: usize, spent: &Spent, now: u64) -> u64 {
+        self.purses.put_back(key_hash(key), spent, self.clock(now))
     }
 
-    pub(super) fn question(&self, act: Act) -> Question {
-        Question { key: SharedKey(KEY.into()), limit: Arc::clone(&self.limit), act, account: None }
+    /// Gives up its leases of a key.
+    pub(super) fn give_up_leases(&self, key: usize, now: u64) {
+        self.purses.give_up(key_hash(key), self.clock(now));
+    }
+
+    pub(super) fn question(&self, key: usize, act: Act) -> Question {
+        let key = SharedKey(key_hash(key).into());
+        Question { key, limit: Arc::clone(&self.limit), act, account: None }
     }
 
     /// Units here, and here or on the way.
-    pub(super) fn units(&self, now: u64) -> (u64, u64) {
-        self.purses.units(KEY, self.clock(now))
+    pub(super) fn units(&self, key: usize, now: u64) -> (u64, u64) {
+        self.purses.units(key_hash(key), self.clock(now))
     }
 
     /// Keeps what was asked in mind, under a number.
@@ -158,23 +182,33 @@ impl Node {
         number: u64,
         question: Question,
         errand: Option<Errand>,
-        part: Option<Part>,
+        request: Option<u64>,
     ) {
-        self.tickets.insert(number, Ticket { question, errand, part, is_waiting: true });
+        self.tickets.insert(number, Ticket { question, errand, request, is_waiting: true });
     }
 
-    /// Nobody waits for an answer any more. Says whether anybody did, and what was lent meanwhile.
-    pub(super) fn give_up(&mut self, number: u64, now: u64) -> (bool, Option<Part>) {
+    /// Which lease this undoes, if it undoes one.
+    pub(super) fn undoes(&mut self, question: &Question) -> Option<u64> {
+        let Act::GiveBack { units, counted_at, .. } = question.act else { return None };
+        let is_it = |lease: &UnwantedLease| {
+            lease.key == question.key && lease.units == units && lease.at == counted_at
+        };
+        let at = self.unwanted.iter().position(is_it)?;
+        Some(self.unwanted.swap_remove(at).number)
+    }
+
+    /// No answer is waited for any more. Says whether one was, and which request it was for.
+    pub(super) fn give_up(&mut self, number: u64, now: u64) -> (bool, Option<u64>) {
         let clock = self.clock(now);
         let Some(ticket) = self.tickets.get_mut(&number).filter(|ticket| ticket.is_waiting) else {
             return (false, None);
         };
         ticket.is_waiting = false;
-        let part = ticket.part.take();
+        let request = ticket.request.take();
         if let Some(errand) = ticket.errand.take() {
             self.purses.settle(errand, Err(Failure::TimedOut), clock);
         }
-        (true, part)
+        (true, request)
     }
 
     /// An answer has come, for the first time: says whether it was wanted, and what is to be done if not.
@@ -182,23 +216,32 @@ impl Node {
         let clock = self.clock(now);
         let ticket = self.tickets.remove(&number)?;
         if !ticket.is_waiting {
-            return Some(Heard::TooLate(ticket.question.undo(grant)));
+            let undo = ticket.question.undo(grant);
+            return Some(Heard::TooLate(ticket.question, undo));
         }
         if let Some(errand) = ticket.errand {
+            let key = key_index(ticket.question.key);
+            let before = self.units(key, now).0;
             self.purses.settle(errand, Ok(grant), clock);
+            if let Act::Lease { number, .. } = ticket.question.act
+                && self.units(key, now).0 == before
+            {
+                let (key, units, at) = (ticket.question.key, grant.leased, grant.at);
+                self.unwanted.push(UnwantedLease { key, number, units, at });
+            }
             return Some(Heard::Errand);
         }
-        self.purses.know(KEY, grant, clock);
-        Some(Heard::Answer(ticket.question, ticket.part))
+        self.purses.know(key_hash(key_index(ticket.question.key)), grant, clock);
+        Some(Heard::Answer(ticket.question, ticket.request))
     }
 }
 
 pub(super) enum Heard {
-    /// To somebody who waited, and what the node had itself.
-    Answer(Question, Option<Part>),
+    /// To a question of a request, if one waits.
+    Answer(Question, Option<u64>),
     Errand,
-    /// Nobody waits: what was granted is given back.
-    TooLate(Option<Act>),
+    /// No request waits any more: what was granted is given back.
+    TooLate(Question, Option<Act>),
 }
 
 fn purses(schedule: &Schedule, dice: &mut Dice) -> Purses {

@@ -17,6 +17,12 @@ pub struct Outcome {
     pub denied: u64,
     /// Units that came back.
     pub returned: u64,
+    /// Units of grants that were undone.
+    pub undone: u64,
+    /// Units that were booked and acknowledged by the authority.
+    pub booked: u64,
+    /// Resets of a key.
+    pub resets: u64,
 }
 
 impl Outcome {
@@ -27,16 +33,17 @@ impl Outcome {
         self.taken += other.taken;
         self.denied += other.denied;
         self.returned += other.returned;
+        self.undone += other.undone;
+        self.booked += other.booked;
+        self.resets += other.resets;
     }
 }
 
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Outcome { events, spent_of_leases, taken, denied, returned } = self;
-        write!(
-            f,
-            "events={events} spent_of_leases={spent_of_leases} taken={taken} denied={denied} returned={returned}"
-        )
+        let Outcome { events, spent_of_leases, taken, denied, returned, undone, booked, resets } = self;
+        write!(f, "events={events} spent_of_leases={spent_of_leases} taken={taken} denied={denied} ")?;
+        write!(f, "returned={returned} undone={undone} booked={booked} resets={resets}")
     }
 }
 

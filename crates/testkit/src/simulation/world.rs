@@ -4,83 +4,52 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
-use tollgate_core::{Cost, LeaseRest, Span, Time};
-use tollgate_store::authority::{Act, Grant, Question};
-use tollgate_store::lease::{Counted, Errand, Spent};
+use tollgate_core::{Span, Time};
 
 use super::authority::Authority;
 use super::draw::{Dice, MS, START, Schedule, Terms};
-use super::judge::Judge;
-use super::node::{Heard, Node, Part};
+use super::events::{Event, Planned};
+use super::judge::{Judge, Moment};
+use super::network::{OnWayBack, PATIENCE_NS};
+use super::node::Node;
 use super::outcome::{Outcome, Violation};
 
-/// How long an answer is waited for.
-const PATIENCE_NS: u64 = 20 * MS;
 /// So often in the life of a lease, a node looks after its purses.
-const TENDS: u64 = 8;
+pub(super) const TENDS: u64 = 8;
 const TENDS_MAX: u64 = 64;
 /// How far somebody sets the authority's clock ahead or back at most, where it goes both ways.
 const OFFSET_NS_MAX: u64 = 30_000 * MS;
-/// The most errands that a node takes at once.
-const ERRANDS_MAX: usize = 16;
 
-#[derive(Debug)]
-enum Event {
-    Request,
-    Arrive { node: usize, epoch: u64, ticket: u64, question: Question },
-    Reply { node: usize, epoch: u64, ticket: u64, grant: Grant, judged_us: u64 },
-    GiveUp { node: usize, epoch: u64, ticket: u64 },
-    Tend { node: usize },
-    PutBack { node: usize, epoch: u64, spent: Spent },
-    Rush,
-    Beat { node: usize },
-    BeatArrives { node: usize, epoch: u64, number: u64 },
-    BeatAnswered { node: usize, epoch: u64, number: u64, counted: Counted },
-}
-
-struct Planned {
-    at: u64,
-    turn: u64,
-    event: Event,
-}
-
-struct World<'a> {
-    schedule: &'a Schedule,
-    dice: Dice,
-    now: u64,
-    turn: u64,
-    planned: BinaryHeap<Reverse<Planned>>,
-    nodes: Vec<Node>,
-    authority: Authority,
+pub(super) struct World<'a> {
+    pub(super) schedule: &'a Schedule,
+    pub(super) dice: Dice,
+    /// Draws what there is besides takes of one key.
+    pub(super) extra_dice: Dice,
+    pub(super) now: u64,
+    pub(super) turn: u64,
+    pub(super) planned: BinaryHeap<Reverse<Planned>>,
+    pub(super) nodes: Vec<Node>,
+    pub(super) authority: Authority,
     /// How far the authority's clock is ahead of the beginning's, and how much of that it has jumped forward.
-    offset_ns: i64,
-    jumped_ns: u64,
-    has_changed: bool,
-    judge: Judge,
+    pub(super) offset_ns: i64,
+    pub(super) jumped_ns: u64,
+    pub(super) has_changed: bool,
+    /// One for each key.
+    pub(super) judges: Vec<Judge>,
     /// What nodes have given up and the authority has not seen yet: an account of its own, since a node's may be wrong.
-    on_way_back: Vec<OnWayBack>,
+    pub(super) on_way_back: Vec<OnWayBack>,
     /// Units that were lent to requests and came back too late.
-    lost_when_put_back: u64,
-    tickets: u64,
-    outcome: Outcome,
-}
-
-/// What is left of a lease, on its way to the authority.
-#[derive(Clone, Copy, Debug)]
-struct OnWayBack {
-    node: usize,
-    epoch: u64,
-    lease: u64,
-    units: u64,
-    /// Until when the authority takes it, by its own clock.
-    deadline: Time,
+    pub(super) lost_when_put_back: u64,
+    pub(super) tickets: u64,
+    pub(super) requests: u64,
+    pub(super) outcome: Outcome,
 }
 
 /// Runs the schedule to its end, or to the first violation.
 pub fn run(schedule: &Schedule) -> Result<Outcome, Box<Violation>> {
     let mut world = World::new(schedule);
     let result = world.play().and_then(|()| world.wind_up());
-    world.outcome.spent_of_leases = world.judge.spent;
+    world.outcome.spent_of_leases = world.judges.iter().map(|judge| judge.spent).sum();
     match result {
         Ok(()) => Ok(world.outcome),
         Err(what) => {
@@ -94,21 +63,24 @@ impl<'a> World<'a> {
     fn new(schedule: &'a Schedule) -> World<'a> {
         let mut dice = Dice::new(!schedule.seed);
         let nodes = (0..schedule.nodes).map(|_| Node::new(schedule, &mut dice)).collect();
+        let keys = schedule.extras.keys;
         let mut world = World {
             schedule,
             dice,
+            extra_dice: schedule.extra_dice(),
             now: START,
             turn: 0,
             planned: BinaryHeap::new(),
             nodes,
-            authority: Authority::new(&schedule.first.shared),
+            authority: Authority::new(&schedule.first.shared, keys),
             offset_ns: 0,
             jumped_ns: 0,
             has_changed: false,
-            judge: Judge::new(schedule),
+            judges: (0..keys).map(|_| Judge::new(schedule)).collect(),
             on_way_back: Vec::new(),
             lost_when_put_back: 0,
             tickets: 0,
+            requests: 0,
             outcome: Outcome::default(),
         };
         world.plan(0, Event::Request);
@@ -137,7 +109,9 @@ impl<'a> World<'a> {
             self.happen(event)?;
             self.misfortune();
             if let Some(told) = told {
-                let units: Vec<(u64, u64)> = self.nodes.iter().map(|node| node.units(at)).collect();
+                let keys = 0..self.schedule.extras.keys;
+                let units: Vec<Vec<(u64, u64)>> =
+                    keys.map(|key| self.nodes.iter().map(|node| node.units(key, at)).collect()).collect();
                 let since_us = (at - START) / 1_000;
                 println!("{since_us:>12} us  units here, and here or on the way: {units:?}  {told}");
             }
@@ -149,26 +123,32 @@ impl<'a> World<'a> {
     fn happen(&mut self, event: Event) -> Result<(), String> {
         match event {
             Event::Request => self.next_request(),
-            Event::Arrive { node, epoch, ticket, question } => self.arrive(node, epoch, ticket, &question),
-            Event::Reply { node, epoch, ticket, grant, judged_us } => {
+            Event::Arrive(sent) => self.arrive(&sent),
+            Event::Reply { node, epoch, ticket, grant, decided } => {
                 if self.nodes[node].epoch != epoch {
                     return Ok(()); // There is nobody who could hear it.
                 }
                 if let Some(thawed) = self.frozen(node) {
-                    self.plan(thawed, Event::Reply { node, epoch, ticket, grant, judged_us });
+                    self.plan(thawed, Event::Reply { node, epoch, ticket, grant, decided });
                     return Ok(());
                 }
-                self.reply(node, ticket, &grant, judged_us)
+                self.reply(node, ticket, &grant, decided)
             }
             Event::GiveUp { node, epoch, ticket } => {
                 if let Some(thawed) = self.frozen(node) {
                     self.plan(thawed, Event::GiveUp { node, epoch, ticket });
-                } else if self.nodes[node].epoch == epoch {
-                    let (was_waiting, part) = self.nodes[node].give_up(ticket, self.now);
-                    self.outcome.denied += u64::from(was_waiting);
-                    self.put_back(node, part.and_then(|part| part.spent))?;
+                    return Ok(());
                 }
-                Ok(())
+                if self.nodes[node].epoch != epoch {
+                    return Ok(());
+                }
+                match self.nodes[node].give_up(ticket, self.now) {
+                    (_, Some(request)) => self.answered(node, (request, ticket), None),
+                    (was_waiting, None) => {
+                        self.outcome.denied += u64::from(was_waiting);
+                        Ok(())
+                    }
+                }
             }
             Event::Tend { node } => {
                 if self.frozen(node).is_none() {
@@ -180,11 +160,11 @@ impl<'a> World<'a> {
                 }
                 Ok(())
             }
-            Event::PutBack { node, epoch, spent } => {
+            Event::PutBack { node, epoch, key, spent } => {
                 if let Some(thawed) = self.frozen(node) {
-                    self.plan(thawed, Event::PutBack { node, epoch, spent });
+                    self.plan(thawed, Event::PutBack { node, epoch, key, spent });
                 } else if self.nodes[node].epoch == epoch {
-                    self.put_back(node, Some(spent))?;
+                    self.put_back(node, key, Some(spent))?;
                 }
                 Ok(())
             }
@@ -217,198 +197,9 @@ impl<'a> World<'a> {
         }
     }
 
-    /// A node gets back what it has lent.
-    fn put_back(&mut self, node: usize, spent: Option<Spent>) -> Result<(), String> {
-        let Some(spent) = spent else { return Ok(()) };
-        self.lost_when_put_back += self.nodes[node].put_back(&spent, self.now);
-        spent.parts().try_for_each(|(lease, units)| self.judge.puts_back(lease, units))
-    }
-
-    /// A node tells that it is there.
-    fn beat(&mut self, node: usize) {
-        if self.now < self.schedule.ends_at {
-            let thawed = self.frozen(node).unwrap_or(0);
-            self.plan(thawed.max(self.schedule.beat_ns()), Event::Beat { node });
-        }
-        if self.frozen(node).is_none() {
-            self.tickets += 1;
-            let (number, epoch) = (self.tickets, self.nodes[node].epoch);
-            self.nodes[node].beat(number, self.now);
-            self.carry(true, || Event::BeatArrives { node, epoch, number });
-        }
-    }
-
     /// When everybody comes at once.
-    fn rush_after(&self) -> u64 {
+    pub(super) fn rush_after(&self) -> u64 {
         (self.schedule.ends_at - START) * 3 / 4
-    }
-
-    /// A request, and the plan of the next one. Before a rush, few come.
-    fn next_request(&mut self) -> Result<(), String> {
-        let elapsed = self.now - START;
-        let is_quiet =
-            self.schedule.rush > 0 && (self.rush_after() / 2..self.rush_after()).contains(&elapsed);
-        let gap = self.dice.below(2 * self.schedule.gap_ns) * if is_quiet { 8 } else { 1 } + 1;
-        if self.now + gap < self.schedule.ends_at {
-            self.plan(gap, Event::Request);
-        }
-        self.request()
-    }
-
-    /// A request at one of the nodes.
-    fn request(&mut self) -> Result<(), String> {
-        let count = self.nodes.len() as u64;
-        let first = self.dice.below(10) < self.schedule.skew;
-        let node = if first { 0 } else { usize::try_from(self.dice.below(count)).unwrap() };
-        if self.frozen(node).is_some() {
-            return Ok(()); // It goes to nobody.
-        }
-        let units = self.dice.between(1, self.schedule.cost_max);
-        let puts_back = self.dice.happens(self.schedule.puts_back);
-        let spent = self.nodes[node].spend(units, puts_back, self.now);
-        if let Some(spent) = spent {
-            for (lease, units) in spent.parts() {
-                self.judge.spends(lease, units, self.now)?;
-            }
-            if puts_back {
-                let (epoch, delay) = (self.nodes[node].epoch, self.dice.below(50 * MS));
-                self.plan(delay, Event::PutBack { node, epoch, spent });
-            } else {
-                self.judge.passes(self.judged_us(), units)?;
-            }
-        } else {
-            self.ask_for(node, units)?;
-        }
-        self.run_errands(node);
-        Ok(())
-    }
-
-    /// Asks for units that a node has not, or not all of them.
-    fn ask_for(&mut self, node: usize, units: u64) -> Result<(), String> {
-        let (here, out) = self.nodes[node].units(self.now);
-        let spent = self.nodes[node].spend_part(units, self.now);
-        for (lease, units) in spent.iter().flat_map(Spent::parts) {
-            self.judge.spends(lease, units, self.now)?;
-        }
-        let others = units - spent.as_ref().map_or(0, Spent::units);
-        let question = self.nodes[node].question(Act::Take(Cost::new(others)));
-        let part = Part { spent, lent_us: self.judged_us(), here: (here == out).then_some(here) };
-        self.send(node, &question, None, Some(part));
-        Ok(())
-    }
-
-    fn run_errands(&mut self, node: usize) {
-        for errand in self.nodes[node].purses.take_errands(ERRANDS_MAX) {
-            self.send(node, &errand.question.0.clone(), Some(errand), None);
-        }
-    }
-
-    /// Sends a question on its way, and plans the end of all patience.
-    fn send(&mut self, node: usize, question: &Question, errand: Option<Errand>, part: Option<Part>) {
-        self.tickets += 1;
-        let (ticket, epoch) = (self.tickets, self.nodes[node].epoch);
-        self.nodes[node].ask(ticket, question.clone(), errand, part);
-        if let Act::Return(LeaseRest { number: lease, units, deadline, .. }) = question.act
-            && self.on_way_back.iter().all(|on_way| on_way.lease != lease)
-        {
-            self.on_way_back.push(OnWayBack { node, epoch, lease, units, deadline });
-        }
-        self.plan(PATIENCE_NS, Event::GiveUp { node, epoch, ticket });
-        // What is undone has no number by which a second time could be told: there the driver relies on its connection, which repeats nothing.
-        let may_repeat = !matches!(question.act, Act::GiveBack { .. });
-        self.carry(may_repeat, || Event::Arrive { node, epoch, ticket, question: question.clone() });
-    }
-
-    /// The network: loses, repeats, delays.
-    fn carry(&mut self, may_repeat: bool, event: impl Fn() -> Event) {
-        let faults = self.schedule.faults;
-        let copies = u8::from(!self.dice.happens(faults.loss));
-        let copies = if may_repeat && self.dice.happens(faults.repeat) { copies + 1 } else { copies };
-        for _ in 0..copies {
-            let times = if self.dice.happens(faults.late) { 50 } else { 1 };
-            let delay = self.dice.below(faults.latency_ns * times) + 1;
-            self.plan(delay, event());
-        }
-    }
-
-    /// A question arrives at the authority.
-    fn arrive(&mut self, node: usize, epoch: u64, ticket: u64, question: &Question) -> Result<(), String> {
-        let now = self.authority_time();
-        let asks_anew = matches!(question.act, Act::Take(_) | Act::Lease { .. });
-        if self.has_changed && self.schedule.changes_at_once() && asks_anew {
-            // Who asks under what was in force before would have what others count now trimmed: all have changed, and such questions are lost.
-            let is_in_force = question.limit == self.schedule.changed.shared;
-            if !is_in_force {
-                return Ok(());
-            }
-        }
-        let (grant, done) = self.authority.answer(question, now);
-        if let Act::Return(rest) = question.act {
-            self.on_way_back.retain(|on_way| on_way.lease != rest.number);
-        }
-        match question.act {
-            Act::Lease { number, .. } => {
-                let deadline = now.plus(Span::from_ticks(self.schedule.life_ns / 1_000));
-                self.judge.granted(number, grant.leased, deadline, self.now + self.schedule.life_ns);
-            }
-            Act::Take(cost) if grant.decision.is_allowed() => {
-                self.judge.granted(ticket, cost.units(), now, self.now);
-            }
-            _ => {}
-        }
-        if let Some((lease, units)) = done.returned {
-            self.outcome.returned += units;
-            self.judge.returned(lease, units, now)?;
-        }
-        let judged_us = self.judged_us();
-        self.carry(true, || Event::Reply { node, epoch, ticket, grant, judged_us });
-        Ok(())
-    }
-
-    fn reply(&mut self, node: usize, ticket: u64, grant: &Grant, judged_us: u64) -> Result<(), String> {
-        match self.nodes[node].hear(ticket, grant, self.now) {
-            None | Some(Heard::Errand | Heard::TooLate(None)) => {}
-            // Undone after somebody has set the clock back, it would be too much, by that time at most. That is not what is tried here.
-            Some(Heard::TooLate(Some(Act::GiveBack { .. }))) if self.schedule.faults.clock_step > 0 => {}
-            Some(Heard::TooLate(Some(act))) => {
-                let question = self.nodes[node].question(act);
-                self.send(node, &question, None, None);
-            }
-            Some(Heard::Answer(question, part)) => {
-                if let Act::Take(cost) = question.act {
-                    self.decided(node, (ticket, cost.units()), part, grant, judged_us)?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// The authority has decided about what a node had not itself.
-    fn decided(
-        &mut self,
-        node: usize,
-        (ticket, units): (u64, u64),
-        part: Option<Part>,
-        grant: &Grant,
-        judged_us: u64,
-    ) -> Result<(), String> {
-        let Some(Part { spent, lent_us, here }) = part else { return Ok(()) };
-        if !grant.decision.is_allowed() {
-            self.outcome.denied += 1;
-            let wanted = units + spent.as_ref().map_or(0, Spent::units);
-            let rest = grant.decision.remaining;
-            if let Some(here) = here.filter(|here| rest + here >= wanted) {
-                return Err(format!("{wanted} units are denied, though {here} were here and {rest} there"));
-            }
-            return self.put_back(node, spent);
-        }
-        self.outcome.taken += units;
-        self.judge.takes(ticket, units)?;
-        if let Some(spent) = spent {
-            self.nodes[node].keep(&spent);
-            self.judge.passes(lent_us, spent.units())?;
-        }
-        self.judge.passes(judged_us, units)
     }
 
     /// Things that just happen.
@@ -463,67 +254,13 @@ impl<'a> World<'a> {
         self.jumped_ns += step * u64::from(goes_forward);
     }
 
-    fn check(&self) -> Result<(), String> {
-        if self.schedule.has_census {
-            let (out, units_max) = (self.units_out(), self.schedule.units_max());
-            return if out <= units_max {
-                Ok(())
-            } else {
-                Err(format!("all nodes together have {out} units, and may have {units_max}"))
-            };
-        }
-        let units_max = self.schedule.node_units_max();
-        for (number, node) in self.nodes.iter().enumerate() {
-            let (here, out) = node.units(self.now);
-            let out = out.max(here + self.units_on_way_back(number));
-            if out > units_max {
-                return Err(format!("node {number} has {out} units, and may have {units_max}"));
-            }
-        }
-        Ok(())
-    }
-
-    /// What a node has given up and the authority would still take.
-    fn units_on_way_back(&self, number: usize) -> u64 {
-        let (epoch, authority_time) = (self.nodes[number].epoch, self.authority_time());
-        let is_its = |on_way: &&OnWayBack| on_way.node == number && on_way.epoch == epoch;
-        // Its clock may have been set back, which no node knows.
-        let is_alive = |on_way: &&OnWayBack| {
-            authority_time <= on_way.deadline && self.judge.is_alive(on_way.lease, self.now)
-        };
-        self.on_way_back.iter().filter(is_its).filter(is_alive).map(|on_way| on_way.units).sum()
-    }
-
-    fn units_out(&self) -> u64 {
-        self.nodes.iter().map(|node| node.units(self.now).1).sum()
-    }
-
-    /// After everything: nothing is left anywhere, and where nothing went wrong, nothing was lost.
-    fn wind_up(&mut self) -> Result<(), String> {
-        let lost = self.judge.lost();
-        let stated = self.lost_when_put_back;
-        if self.schedule.loses_nothing() && self.tend_ns() <= self.schedule.life_ns / TENDS && lost > stated {
-            return Err(format!(
-                "{lost} units were granted, and neither spent nor given back, {stated} of them too late"
-            ));
-        }
-        for (number, node) in self.nodes.iter().enumerate() {
-            let (units, out) = node.units(self.now);
-            let keys = node.purses.keys();
-            if (units, out, keys) != (0, 0, 0) {
-                return Err(format!("node {number} still has {units} of {out} units in {keys} purses"));
-            }
-        }
-        Ok(())
-    }
-
     /// How long a node will still be frozen, if it is. Not beyond the end.
-    fn frozen(&self, node: usize) -> Option<u64> {
+    pub(super) fn frozen(&self, node: usize) -> Option<u64> {
         let until = self.nodes[node].frozen_until.min(self.schedule.ends_at + 2 * self.schedule.life_ns);
         until.checked_sub(self.now).filter(|&left| left > 0)
     }
 
-    fn tend_ns(&self) -> u64 {
+    pub(super) fn tend_ns(&self) -> u64 {
         // Not too often in a long run.
         (self.schedule.life_ns / TENDS).max((self.schedule.ends_at - START) / TENDS_MAX)
     }
@@ -536,7 +273,7 @@ impl<'a> World<'a> {
             + 100 * self.schedule.faults.latency_ns
     }
 
-    fn authority_time(&self) -> Time {
+    pub(super) fn authority_time(&self) -> Time {
         let now = self.now.checked_add_signed(self.offset_ns).unwrap();
         Time::from_ticks(now / 1_000)
     }
@@ -546,28 +283,13 @@ impl<'a> World<'a> {
         (self.now + self.jumped_ns) / 1_000
     }
 
-    fn plan(&mut self, delay: u64, event: Event) {
+    /// Now, for the judge of a key.
+    pub(super) fn moment(&self, key: usize) -> Moment {
+        self.judges[key].moment(self.judged_us())
+    }
+
+    pub(super) fn plan(&mut self, delay: u64, event: Event) {
         self.turn += 1;
         self.planned.push(Reverse(Planned { at: self.now + delay, turn: self.turn, event }));
-    }
-}
-
-impl PartialEq for Planned {
-    fn eq(&self, other: &Planned) -> bool {
-        self.turn == other.turn
-    }
-}
-
-impl Eq for Planned {}
-
-impl PartialOrd for Planned {
-    fn partial_cmp(&self, other: &Planned) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Planned {
-    fn cmp(&self, other: &Planned) -> std::cmp::Ordering {
-        (self.at, self.turn).cmp(&(other.at, other.turn))
     }
 }

@@ -29,7 +29,7 @@ async fn what_was_counted_of_a_node_that_leaves_is_not_forgotten() {
     let thread = Arc::new(Topology::Cluster(Arc::clone(&cluster)));
     fleet.join(&thread);
     let teller = Node { host: "127.0.0.1".to_owned(), port: LEAVES };
-    let now = fleet.clock.now();
+    let now = fleet.clock.steady();
     let later = |times: u64| now.plus(Span::from_ticks(SLOTLESS_MAX.ticks() * times));
 
     cluster.update(&teller, told(LEAVES), now);

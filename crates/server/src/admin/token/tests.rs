@@ -73,6 +73,13 @@ fn files_have_a_token_on_each_line() {
 }
 
 #[test]
+fn a_token_with_two_roles_is_an_error_with_both_line_numbers() {
+    let text = format!("reader:ann:{ANN}\n\nadmin:bob:{ANN}\n");
+    let refused = read_tokens(&file(), text.as_bytes()).unwrap_err().to_string();
+    assert_eq!(refused, "`admin_tokens` tokens: line 3: the same token as on line 1: remove one of them");
+}
+
+#[test]
 fn a_server_without_tokens_makes_one_and_keeps_it() {
     let folder = std::env::temp_dir().join(format!("tollgate-{}-made", std::process::id()));
     let path = folder.join("deep/admin.token");

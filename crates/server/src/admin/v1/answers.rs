@@ -1,5 +1,6 @@
 //! Answers of the admin API: JSON that nobody stores on its way, with the version of what it tells as an ETag.
 
+use axum::body::Bytes;
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG};
@@ -20,8 +21,8 @@ pub(super) fn json(status: StatusCode, value: &impl Serialize) -> Result<Respons
 }
 
 /// The same of JSON that is written already.
-pub(super) fn text(status: StatusCode, body: String) -> Response {
-    (status, [(CONTENT_TYPE, JSON), (CACHE_CONTROL, "no-store")], body).into_response()
+pub(super) fn text(status: StatusCode, body: impl Into<Bytes>) -> Response {
+    (status, [(CONTENT_TYPE, JSON), (CACHE_CONTROL, "no-store")], body.into()).into_response()
 }
 
 /// A body with its version.

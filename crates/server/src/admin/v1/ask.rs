@@ -14,8 +14,10 @@ use super::conditions;
 use super::operation::Operation;
 use super::problem::{Mistake, Problem};
 use super::query::Query;
+use super::unique_keys::UniqueKeys;
 use crate::admin::token::Caller;
 use crate::body;
+use crate::connection::Budget;
 use crate::protocol::http::Object;
 
 /// The largest body.
@@ -100,6 +102,11 @@ impl Ask {
         })
     }
 
+    /// What its connection may hold. Nothing, where it came over none.
+    pub(super) fn budget(&self) -> Option<&Budget> {
+        self.head.extensions.get::<Budget>()
+    }
+
     pub(super) async fn database(&self) -> Result<Arc<Database>, Problem> {
         let control = self.api.control()?;
         Ok(control.database().await?)
@@ -137,8 +144,10 @@ fn is_json(head: &Parts) -> bool {
     essence.eq_ignore_ascii_case("application/json")
 }
 
-/// Reads an object of JSON as `T`, and says where it is wrong.
+/// Reads an object of JSON as `T`, and says where it is wrong. A key that stands twice in an object is wrong: readers
+/// disagree on which of the two counts.
 pub(super) fn read_json<T: DeserializeOwned>(text: &str) -> Result<T, Problem> {
+    serde_json::from_str::<UniqueKeys>(text).map_err(|error| not_read(&error))?;
     serde_json::from_str::<Object<T>>(text).map(|Object(read)| read).map_err(|error| not_read(&error))
 }
 

@@ -13,6 +13,7 @@ use super::moment;
 use super::operation::{Form, Operation, PLAIN, Parameter, Told};
 use super::pages::{LIMIT, limit, page};
 use super::problem::Problem;
+use super::rendering::Rendering;
 use crate::aside::aside;
 
 /// Versions are counted up to what every JSON reader takes as a whole number.
@@ -70,6 +71,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
 ];
 
 async fn list(ask: Ask) -> Result<Response, Problem> {
+    let _rendering = Rendering::begin(&ask).await?;
     let filter = AuditFilter { limit: limit(&ask), ..filter(&ask) };
     let Page { rows, has_more } = ask.database().await?.audit(&filter).await?;
     let written = aside(move || {
@@ -80,8 +82,8 @@ async fn list(ask: Ask) -> Result<Response, Problem> {
 }
 
 async fn export(ask: Ask) -> Result<Response, Problem> {
-    let filter = filter(&ask);
-    Ok(export::start(ask.database().await?, filter).await?)
+    let (filter, budget) = (filter(&ask), ask.budget().cloned());
+    export::start(ask.database().await?, filter, budget).await
 }
 
 async fn verify(ask: Ask) -> Result<Response, Problem> {

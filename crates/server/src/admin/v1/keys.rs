@@ -155,7 +155,7 @@ async fn act(ask: Ask, name: ActName) -> Result<Response, Problem> {
     let fields: ActFields = ask.json()?;
     let body = fields.checked(name)?;
     let is_over = act::is_over(&body, moment::ms(ask.api.gate.now()));
-    let id = body.subject.id();
+    let (id, subject) = (body.subject.id(), body.subject.clone());
     let text = serde_json::to_string(&body).map_err(|error| super::problem::internal(&error))?;
     let action = match name {
         ActName::Ban => Action::BAN,
@@ -172,7 +172,10 @@ async fn act(ask: Ask, name: ActName) -> Result<Response, Problem> {
         other => other,
     })?;
     let document = document_of(&changed)?;
-    tagged(written(&changed), document.version, &told(document, moment::ms(ask.api.gate.now()))?)
+    let mut told = told(document, moment::ms(ask.api.gate.now()))?;
+    let warnings = ask.api.gate.snapshot().map(|snapshot| act::warnings(&subject, name, &snapshot));
+    told.insert("warnings".to_owned(), warnings.unwrap_or_default().into());
+    tagged(written(&changed), document.version, &told)
 }
 
 async fn delete(ask: Ask) -> Result<Response, Problem> {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
+use axum::body::Bytes;
 use axum::response::Response;
 use http::StatusCode;
 use serde_json::{Map, Value, json};
@@ -23,8 +24,8 @@ pub(super) const OPERATIONS: &[Operation] = &[Operation {
 }];
 
 fn get() -> Response {
-    static TEXT: OnceLock<String> = OnceLock::new();
-    answers::text(StatusCode::OK, TEXT.get_or_init(|| document().to_string()).clone())
+    static TEXT: OnceLock<Bytes> = OnceLock::new();
+    answers::text(StatusCode::OK, TEXT.get_or_init(|| document().to_string().into()).clone())
 }
 
 /// The whole document.

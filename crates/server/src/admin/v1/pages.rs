@@ -10,6 +10,7 @@ use super::ask::Ask;
 use super::moment;
 use super::operation::{Form, Parameter};
 use super::problem::Problem;
+use super::rendering::Rendering;
 use crate::aside::aside;
 
 const ITEMS_DEFAULT: u64 = 100;
@@ -45,8 +46,9 @@ pub(super) fn has_more(limit: usize, found: usize) -> bool {
 pub(super) async fn documents(
     ask: &Ask,
     kind: Kind,
-    told: fn(&Document, i64) -> Result<Value, Problem>,
+    told: impl Fn(&Document, i64) -> Result<Value, Problem> + Send + 'static,
 ) -> Result<Response, Problem> {
+    let _rendering = Rendering::begin(ask).await?;
     let after = ask.query.text(AFTER.name);
     let Page { rows, has_more } = ask.database().await?.documents(kind, after, limit(ask)).await?;
     let now_ms = moment::ms(ask.api.gate.now());
@@ -65,6 +67,7 @@ pub(super) async fn documents_that(
     told: fn(&Document, i64) -> Result<Value, Problem>,
     is_wanted: fn(&Value) -> bool,
 ) -> Result<Response, Problem> {
+    let _rendering = Rendering::begin(ask).await?;
     let (database, limit) = (ask.database().await?, limit(ask));
     let now_ms = moment::ms(ask.api.gate.now());
     let (mut items, mut next) = (Vec::new(), ask.query.text(AFTER.name).map(str::to_owned));

@@ -17,6 +17,7 @@ use crate::admin::documents::policy_source;
 use crate::admin::role::Role;
 use crate::aside::aside;
 use crate::gate::Gate;
+use crate::rulebook::{Origins, domain_name, policy_name};
 
 const POLICY: Operation = Operation { path: "/policies/{id}", ..PLAIN };
 
@@ -64,14 +65,15 @@ pub(super) const OPERATIONS: &[Operation] = &[
 ];
 
 async fn list(ask: Ask) -> Result<Response, Problem> {
-    documents(&ask, Kind::Policy, |document, _| told(document).map(Value::Object)).await
+    let origins = ask.api.gate.origins();
+    documents(&ask, Kind::Policy, move |document, _| told(document, &origins).map(Value::Object)).await
 }
 
 async fn get(ask: Ask) -> Result<Response, Problem> {
     let id = ask.id()?;
     let document = ask.database().await?.document(Kind::Policy, id).await?;
     let document = document.ok_or_else(|| missing(id))?;
-    looked_at(&ask, document.version, &told(&document)?)
+    looked_at(&ask, document.version, &told(&document, &ask.api.gate.origins())?)
 }
 
 async fn put(ask: Ask) -> Result<Response, Problem> {
@@ -81,7 +83,7 @@ async fn put(ask: Ask) -> Result<Response, Problem> {
     let mut change = ask.change(Action::PUT, (Kind::Policy, id), Some(Value::Object(body).to_string()))?;
     change.condition = ask.condition()?;
     let changed = ask.api.control()?.change(change).await?;
-    answer(&changed)
+    answer(&changed, &ask.api.gate.origins())
 }
 
 async fn delete(ask: Ask) -> Result<Response, Problem> {
@@ -95,16 +97,22 @@ async fn delete(ask: Ask) -> Result<Response, Problem> {
     done(&changed)
 }
 
-fn answer(changed: &Changed) -> Result<Response, Problem> {
+fn answer(changed: &Changed, origins: &Origins) -> Result<Response, Problem> {
     let document = document_of(changed)?;
     let status: StatusCode = written(changed);
-    tagged(status, document.version, &told(document)?)
+    tagged(status, document.version, &told(document, origins)?)
 }
 
-fn told(document: &Document) -> Result<Map<String, Value>, Problem> {
+/// A document, and the file that it replaces on this server.
+fn told(document: &Document, origins: &Origins) -> Result<Map<String, Value>, Problem> {
+    let body = body_of(document)?;
+    let name =
+        if body.contains_key("domain") { domain_name(&document.id) } else { policy_name(&document.id) };
+    let replaces = origins.get(&name).and_then(|origin| origin.replaces.clone());
     let mut told = Map::new();
     told.insert("id".to_owned(), document.id.clone().into());
-    told.insert("policy".to_owned(), Value::Object(body_of(document)?));
+    told.insert("policy".to_owned(), Value::Object(body));
+    told.insert("replaces".to_owned(), replaces.into());
     put_origin(&mut told, document);
     Ok(told)
 }

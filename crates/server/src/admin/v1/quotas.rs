@@ -97,6 +97,9 @@ async fn write(ask: &Ask, record: &Record) -> Result<Changed, Problem> {
     let key = ask.id()?;
     let wanted = ask.condition()?;
     let now_ms = moment::ms(ask.api.gate.now());
+    if record.is_over(now_ms) {
+        return repeated(ask, record).await;
+    }
     for _ in 0..TRIES_MAX {
         let (body, condition) = if record.is_for_later(now_ms) {
             let current = ask.database().await?.document(Kind::Quota, key).await?;
@@ -126,6 +129,20 @@ async fn write(ask: &Ask, record: &Record) -> Result<Changed, Problem> {
         }
     }
     Err(Problem::Away("others keep changing the same quota; nothing was changed".to_owned()))
+}
+
+/// A record whose time is over can only be the repetition of a request that was made in time.
+async fn repeated(ask: &Ask, record: &Record) -> Result<Changed, Problem> {
+    let over = || {
+        Problem::invalid("`expires_at` is in the past", "name a moment that is to come, or delete the quota")
+    };
+    let mut change = ask.change(Action::PUT, (Kind::Quota, ask.id()?), Some(record.text()))?;
+    change.repeat.as_ref().ok_or_else(over)?;
+    change.condition = Condition::IfOneOf(Vec::new());
+    ask.api.control()?.change(change).await.map_err(|error| match error.into() {
+        Problem::Condition { .. } => over(),
+        other => other,
+    })
 }
 
 async fn delete(ask: Ask) -> Result<Response, Problem> {

@@ -90,7 +90,24 @@ fn common() -> Value {
 fn policies() -> Value {
     json!({
         "PolicyBody": { "anyOf": [reference("rules_policy"), reference("rules_domain")] },
-        "Policy": object(with_origin(json!({ "id": text(), "policy": { "type": "object" } }))),
+        "Policy": object(with_origin(json!({
+            "id": text(),
+            "policy": { "type": "object" },
+            "replaces": { "type": ["string", "null"], "description": "The file of this server that the document replaces." },
+        }))),
+        "ExplainQuestion": { "anyOf": [
+            optional(&["policy"], json!({ "policy": text() })),
+            optional(&["domain", "entries"], json!({
+                "domain": text(),
+                "entries": { "type": "array", "maxItems": 32, "items": object(json!({ "key": text(), "value": text() })) },
+            })),
+        ] },
+        "Explanation": object(json!({
+            "lines": texts(),
+            "meets_a_limit": flag(),
+            "source": { "type": ["string", "null"], "description": "The file that is in force, or `database`." },
+            "replaces": { "type": ["string", "null"], "description": "The file that the database replaces." },
+        })),
         "PolicyPage": page_of("Policy"),
     })
 }
@@ -235,6 +252,7 @@ fn keys() -> Value {
         key[name] = schema;
     }
     key["descriptors"] = json!({ "type": "array" });
+    key["warnings"] = texts();
     json!({
         "KeyQuestion": sent(&json!({}), &[]),
         "Ban": sent(&json!({ "until": moment(), "reason": reason }), &["until"]),
@@ -256,7 +274,16 @@ fn keys() -> Value {
 }
 
 fn switches() -> Value {
-    let body = json!({ "all": flag(), "domains": texts(), "rules": texts() });
+    let detail = |until: Value| {
+        let reason = json!({ "type": ["string", "null"], "maxLength": 512 });
+        json!({
+            "type": "object",
+            "description": "Until when and why, by switch: `all`, `domain NAME` or `rule NAME`.",
+            "additionalProperties": optional(&[""; 0], json!({ "until": until, "reason": reason })),
+        })
+    };
+    let body =
+        json!({ "all": flag(), "domains": texts(), "rules": texts(), "details": detail(moment_or_null()) });
     let mut told = object(with_origin(body.clone()));
     told["properties"]["warnings"] = texts();
     json!({ "SwitchesBody": optional(&[""; 0], body), "Switches": told })
@@ -273,7 +300,11 @@ fn fleet() -> Value {
             "started_at": moment(),
             "seen_at": moment(),
         })),
-        "NodePage": page_of("Node"),
+        "NodePage": object(json!({
+            "head": { "type": "integer", "minimum": 0, "description": "The last version of the database." },
+            "items": { "type": "array", "items": reference("Node") },
+            "next": { "type": "null" },
+        })),
         "AuditRow": object(json!({
             "version": whole(),
             "at": moment(),

@@ -131,8 +131,9 @@ async fn a_role_does_what_it_may_and_nothing_more() {
 
 #[tokio::test]
 async fn nobody_changes_anything_as_a_reader() {
+    let asking = ["/keys/inspect", "/explain"];
     let changing =
-        |operation: &&Operation| operation.method != Verb::Get && operation.path != "/keys/inspect";
+        |operation: &&Operation| operation.method != Verb::Get && !asking.contains(&operation.path);
     for operation in operations().filter(changing) {
         assert!(operation.role.unwrap() > Role::Reader, "{}", operation.path);
     }
@@ -181,6 +182,43 @@ async fn whoever_asks_too_often_has_to_wait() {
     }
     assert_eq!(statuses, HashSet::from([401, 429]), "wrong tokens have a limit of their own");
     assert_eq!(ask(OPERATOR).await.status, 200, "which is nothing to those who have one");
+}
+
+#[tokio::test]
+async fn requests_are_counted_by_role_and_outcome() {
+    let gate = gate();
+    let router = router(limited(&gate, Some(AdminRate { per_second: 1, burst: 3 })));
+    for (method, path, token, status) in [
+        ("GET", "/hotkeys", READER, 200),
+        ("GET", "/nowhere", READER, 404),
+        ("PUT", "/quotas/some", READER, 403),
+        ("GET", "/hotkeys", READER, 429),
+        ("GET", "/hotkeys", OPERATOR, 200),
+        ("GET", "/quotas/some", ADMIN, 503),
+        ("GET", "/openapi.json", "", 200),
+        ("GET", "/hotkeys", "", 401),
+        ("GET", "/nowhere", "wrong-0123456789abcde", 401),
+    ] {
+        let answer = send(&router, request(method, path, token).body(Body::empty()).unwrap()).await;
+        assert_eq!(answer.status, status, "{method} {path}");
+    }
+    let scraped = Request::get("/metrics").body(Body::empty()).unwrap();
+    let metrics = send(&router, scraped).await.body;
+    let lines: Vec<_> = metrics.lines().filter(|line| line.starts_with("ratelimit_admin_requests")).collect();
+    assert_snapshot!(lines.join("\n"), @r#"
+    ratelimit_admin_requests_total{role="none",outcome="ok"} 1
+    ratelimit_admin_requests_total{role="none",outcome="refused"} 2
+    ratelimit_admin_requests_total{role="none",outcome="error"} 0
+    ratelimit_admin_requests_total{role="reader",outcome="ok"} 1
+    ratelimit_admin_requests_total{role="reader",outcome="refused"} 2
+    ratelimit_admin_requests_total{role="reader",outcome="error"} 1
+    ratelimit_admin_requests_total{role="operator",outcome="ok"} 1
+    ratelimit_admin_requests_total{role="operator",outcome="refused"} 0
+    ratelimit_admin_requests_total{role="operator",outcome="error"} 0
+    ratelimit_admin_requests_total{role="admin",outcome="ok"} 0
+    ratelimit_admin_requests_total{role="admin",outcome="refused"} 0
+    ratelimit_admin_requests_total{role="admin",outcome="error"} 1
+    "#);
 }
 
 #[tokio::test]
@@ -267,9 +305,30 @@ async fn bodies_are_json_and_not_long() {
     400 not-json: expected ident [{"line":1,"column":12,"message":"expected ident"}]
     422 invalid: invalid type: sequence, expected an object [{"line":1,"message":"invalid type: sequence, expected an object"}]
     422 invalid: invalid type: integer `1`, expected a boolean [{"line":1,"column":9,"message":"invalid type: integer `1`, expected a boolean"}]
-    422 invalid: unknown field `al`, expected one of `all`, `domains`, `rules` [{"line":2,"column":6,"message":"unknown field `al`, expected one of `all`, `domains`, `rules`"}]
+    422 invalid: unknown field `al`, expected one of `all`, `domains`, `rules`, `details` [{"line":2,"column":6,"message":"unknown field `al`, expected one of `all`, `domains`, `rules`, `details`"}]
     413 large-body: the body is larger than 262144 bytes: ask about less at once null
     "#);
+}
+
+#[tokio::test]
+async fn a_key_that_stands_twice_is_refused_on_every_level() {
+    for (method, path, body, twice) in [
+        ("PUT", "/switches", r#"{"all": true, "all": false}"#, "all"),
+        ("PUT", "/policies/search", r#"{"requests": 1, "period": "1m", "requests": 1000000}"#, "requests"),
+        (
+            "PUT",
+            "/quotas/acme",
+            r#"{"overrides": [{"policy": "search", "requests": 1, "requests": 9, "period": "1m"}]}"#,
+            "requests",
+        ),
+        ("POST", "/keys/inspect", r#"{"policy": "search", "key": "a", "key": "b"}"#, "key"),
+    ] {
+        let told = tell(method, path, body).await.problem();
+        assert!(
+            told.starts_with("422 invalid: ") && told.contains(&format!("duplicate field `{twice}`")),
+            "{told}"
+        );
+    }
 }
 
 #[tokio::test]

@@ -156,7 +156,7 @@ fn with_request<R>(subject: &TenantSubject, tenant: &str, ask: impl FnOnce(&Requ
 fn limits_told(verdict: &Verdict, subject: &TenantSubject) -> Vec<LimitUsage> {
     let ranges = verdict.statuses().iter().filter_map(|status| match status {
         Status::Limited(range) => Some(range.clone()),
-        Status::NoLimit | Status::Unlimited => None,
+        _ => None,
     });
     ranges
         .flat_map(|range| &verdict.rulings()[range])

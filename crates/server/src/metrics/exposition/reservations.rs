@@ -3,9 +3,9 @@
 use std::fmt;
 
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
-use tollgate::ReservationStats;
+use tollgate::{ReservationStats, UnconfirmedStats};
 
-use super::{counters, gauge};
+use super::{counters, gauge, put};
 
 pub(super) fn encode(reservations: &ReservationStats, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
     let ReservationStats { open, bytes, made, settled, settled_elsewhere, .. } = *reservations;
@@ -37,4 +37,31 @@ pub(super) fn encode(reservations: &ReservationStats, encoder: &mut DescriptorEn
         counters(encoder, name, help)?.encode_counter::<NoLabelSet, _, u64>(&value, None)?;
     }
     Ok(())
+}
+
+/// Settlements and bookings that a shared count has not confirmed at once.
+pub(super) fn encode_unconfirmed(
+    settlements: &UnconfirmedStats,
+    encoder: &mut DescriptorEncoder<'_>,
+) -> fmt::Result {
+    let UnconfirmedStats { waiting, kept, refused, lost, lost_booked_units, lost_returned_units } =
+        *settlements;
+    let help = "Settlements and bookings that the store has not confirmed, and that are being retried.";
+    gauge(encoder, "ratelimit_unconfirmed_waiting", help, &waiting)?;
+    let totals = [
+        ("ratelimit_unconfirmed", "Settlements and bookings that the store did not confirm at once.", kept),
+        (
+            "ratelimit_unconfirmed_refused",
+            "Those that the store refused later: the reservation was settled already, or had expired.",
+            refused,
+        ),
+        ("ratelimit_unconfirmed_lost", "Those that were given up after ten minutes.", lost),
+    ];
+    for (name, help, value) in totals {
+        counters(encoder, name, help)?.encode_counter::<NoLabelSet, _, u64>(&value, None)?;
+    }
+    let help = "Units of those that were given up, by what was to be done with them.";
+    let mut family = counters(encoder, "ratelimit_unconfirmed_lost_units", help)?;
+    put(&mut family, &[("kind", "book")], lost_booked_units)?;
+    put(&mut family, &[("kind", "return")], lost_returned_units)
 }

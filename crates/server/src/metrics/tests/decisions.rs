@@ -1,8 +1,13 @@
 //! What counts as a decision of a rule, and of which outcome: one for each descriptor that meets it.
 
+use tollgate::core::Time;
 use tollgate::policy::RuleLimit;
+use tollgate::{KeyAct, KeyActKind, KeySubject, Switched};
 
 use super::*;
+
+/// What counts requests that no limit has decided.
+const REASONS: [&str; 3] = ["ratelimit_banned_", "ratelimit_kill_switch_", "ratelimit_unmatched_"];
 
 /// The decisions that there were.
 fn decisions(metrics: &Metrics) -> String {
@@ -122,4 +127,31 @@ fn tiers_are_counted_apart() {
     ratelimit_decisions_total{domain="",rule="search",outcome="allowed"} 1
     ratelimit_decisions_total{domain="",rule="search",tier="pro",outcome="allowed"} 2
     "#);
+}
+
+#[test]
+fn requests_that_no_limit_decided_are_counted_by_the_reason() {
+    let engine = Engine::new(engine_settings()).unwrap();
+    let spec = domain("d", vec![("user", None, rule(vec![per_minute(5)]))]);
+    engine.install(vec![FileSpec { domain: Some(spec), policies: Vec::new() }], NOW);
+    let metrics = Metrics::new(0.8);
+    let entries = [[("user", "ann")], [("unknown", "x")]];
+    let [user, unknown] = [Descriptor::new(&entries[0]), Descriptor::new(&entries[1])];
+    let counted =
+        || lines(&metrics, |line| !line.ends_with(" 0") && REASONS.iter().any(|name| line.starts_with(name)));
+    observe(&metrics, &decide(&engine, "nowhere", &[user, unknown]));
+    observe(&metrics, &decide(&engine, "d", &[unknown, unknown]));
+    observe(&metrics, &decide(&engine, "d", &[unknown, user]));
+    let subject = KeySubject::Descriptor { domain: "d".into(), entries: vec![("user".into(), "ann".into())] };
+    engine.set_key_acts(vec![KeyAct { subject, until: Time::MAX, what: KeyActKind::Ban }]).unwrap();
+    observe(&metrics, &decide(&engine, "d", &[user, unknown]));
+    engine.switch(Switched { all: Some(Time::MAX), ..Switched::default() });
+    observe(&metrics, &decide(&engine, "d", &[user]));
+    assert_snapshot!(counted(), @r#"
+    ratelimit_banned_total{protocol="http"} 1
+    ratelimit_kill_switch_passed_total{protocol="http"} 1
+    ratelimit_unmatched_total{reason="domain"} 1
+    ratelimit_unmatched_total{reason="rule"} 1
+    "#);
+    assert_snapshot!(decisions(&metrics), @r#"ratelimit_decisions_total{domain="d",rule="user",outcome="allowed"} 1"#);
 }

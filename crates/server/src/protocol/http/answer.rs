@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Serialize, Serializer};
 use tollgate::core::{Outcome, Span, Tick, Time};
 use tollgate::policy::{Place, PlacedLimit};
-use tollgate::{DecidedBy, Force, Lease, Reserved, Ruling, Settlement, Status, Verdict};
+use tollgate::{DecidedBy, Force, Lease, Reserved, Ruling, Settlement, Status, Unmatched, Verdict};
 
 use crate::headers::{Advice, window};
 
@@ -21,6 +21,9 @@ const BODY_BYTES_USUAL: usize = 512;
 #[derive(Debug, Serialize)]
 struct Answer<'a> {
     allowed: bool,
+    /// Whether what was booked is kept and has not reached the shared count yet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pending: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     code: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -35,6 +38,12 @@ struct Answer<'a> {
     /// How long to hold the request back before letting it through.
     #[serde(skip_serializing_if = "Option::is_none")]
     wait: Option<Seconds>,
+    /// Says that no limit was asked because an operator has switched limits off.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    decided_by: Option<&'static str>,
+    /// Says that there is no such domain, or that no rule of it applies.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unmatched: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     lease: Option<LeaseGiven>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -56,6 +65,8 @@ struct Settled<'a> {
     charged: u64,
     returned: u64,
     booked: u64,
+    /// Whether the shared count has not confirmed it yet: it is kept and sent again.
+    pending: bool,
     decisions: Vec<LimitAnswer<'a>>,
 }
 
@@ -129,7 +140,8 @@ pub(super) fn body_with_reservation(verdict: &Verdict, reserved: Option<&Reserve
 /// What became of a reservation, and how its limits stand.
 pub(super) fn settled_body(verdict: &Verdict, settlement: &Settlement) -> String {
     let Settlement { reserved, charged, returned, booked } = *settlement;
-    json(&Settled { reserved, charged, returned, booked, decisions: limit_answers(verdict) })
+    let (pending, decisions) = (verdict.is_pending(), limit_answers(verdict));
+    json(&Settled { reserved, charged, returned, booked, pending, decisions })
 }
 
 /// What those are told who are turned away by a proxy that asked for them.
@@ -148,19 +160,25 @@ fn answer(verdict: &Verdict) -> Answer<'_> {
     let advice = Advice::of(verdict);
     let ruling = advice.map(|advice| advice.ruling());
     let is_denied = !verdict.allowed();
-    let (code, message) = advice.filter(|_| is_denied).map(|advice| reason(&advice)).unzip();
+    let (code, message) = is_denied.then(|| reason(verdict, advice)).unzip();
     Answer {
         allowed: verdict.allowed(),
-        code: code.or(is_denied.then_some(NO_REASON)),
-        message: message.or(is_denied.then(String::new)),
+        pending: verdict.is_pending().then_some(true),
+        code,
+        message,
         limit: ruling.map(|ruling| ruling.decision.limit),
         remaining: ruling.map(|ruling| ruling.decision.remaining),
-        retry_after: advice.and_then(|advice| advice.retry_after()).map(Seconds::from),
+        retry_after: retry_after(verdict, advice),
         reset_at: advice.and_then(|advice| advice.moment_s()),
         quota: ruling.map(|ruling| ruling.units),
         window: ruling.and_then(window).map(Seconds::from),
         scope: advice.map(|advice| advice.title()),
         wait: Some(verdict.wait()).filter(|wait| !is_denied && *wait > Span::ZERO).map(Seconds::from),
+        decided_by: Some(verdict.decided_by()).filter(|by| *by == DecidedBy::KillSwitch).map(DecidedBy::name),
+        unmatched: verdict.unmatched().map(|unmatched| match unmatched {
+            Unmatched::Domain => "domain",
+            Unmatched::Rule => "rule",
+        }),
         lease: None,
         reservation: None,
         expires_at: None,
@@ -171,11 +189,11 @@ fn answer(verdict: &Verdict) -> Answer<'_> {
 fn denial(verdict: &Verdict) -> Denial<'_> {
     let advice = Advice::of(verdict);
     let ruling = advice.map(|advice| advice.ruling());
-    let (code, message) = advice.map_or((NO_REASON, String::new()), |advice| reason(&advice));
+    let (code, message) = reason(verdict, advice);
     Denial {
         code,
         message,
-        retry_after: advice.and_then(|advice| advice.retry_after()).map(Seconds::from),
+        retry_after: retry_after(verdict, advice),
         limit: ruling.map(|ruling| ruling.decision.limit),
         quota: ruling.map(|ruling| ruling.units),
         window: ruling.and_then(window).map(Seconds::from),
@@ -183,8 +201,30 @@ fn denial(verdict: &Verdict) -> Denial<'_> {
     }
 }
 
+/// When a denied request may be sent again: after what its limits say, or after a ban.
+fn retry_after(verdict: &Verdict, advice: Option<Advice<'_>>) -> Option<Seconds> {
+    let banned_for = verdict.banned_until().map(|until| until.since(verdict.now()));
+    banned_for.or_else(|| advice?.retry_after()).map(Seconds::from)
+}
+
 /// Why a request was denied: for programs, and for people.
-fn reason(advice: &Advice<'_>) -> (&'static str, String) {
+fn reason(verdict: &Verdict, advice: Option<Advice<'_>>) -> (&'static str, String) {
+    match (verdict.banned_until(), advice) {
+        (Some(until), _) => ("banned", format!("an operator has banned this key until {}", moment(until))),
+        (None, Some(advice)) => limit_reason(&advice),
+        (None, None) => (NO_REASON, String::new()),
+    }
+}
+
+/// A moment in RFC 3339, rounded up to the second.
+fn moment(time: Time) -> String {
+    let seconds = i64::try_from(time.ticks().div_ceil(1_000_000_000)).unwrap_or(i64::MAX);
+    jiff::Timestamp::from_second(seconds)
+        .map_or_else(|_| "further notice".to_owned(), |moment| moment.to_string())
+}
+
+/// Which limit denied a request, and why.
+fn limit_reason(advice: &Advice<'_>) -> (&'static str, String) {
     let (title, ruling) = (advice.title(), advice.ruling());
     let limit = ruling.decision.limit;
     match ruling.decision.outcome {
@@ -215,7 +255,7 @@ fn reason(advice: &Advice<'_>) -> (&'static str, String) {
 fn limit_answers(verdict: &Verdict) -> Vec<LimitAnswer<'_>> {
     let ranges = verdict.statuses().iter().enumerate().filter_map(|(descriptor, status)| match status {
         Status::Limited(range) => Some((descriptor, range.clone())),
-        Status::NoLimit | Status::Unlimited => None,
+        _ => None,
     });
     ranges
         .flat_map(|(descriptor, range)| {

@@ -20,21 +20,23 @@ use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use smallvec::SmallVec;
 use tollgate::policy::{Domain, Entry, Facts, Snapshot, counted_as};
-use tollgate::{Descriptor, RequestError, Verdict};
+use tollgate::{Descriptor, RequestError, Unmatched, Verdict};
 
 use self::asked::{About, Asked, Key};
 use self::forwarded::Forwarded;
 use super::guard;
 use super::problem::Problem;
 use super::{JSON, counted, denial_body, denied_status, put_fields};
-use crate::access::{Forbidden, Scope, Verb};
+use crate::access::{Forbidden, Scope, Verb, narrowed};
 use crate::gate::{Begun, Gate};
 use crate::metrics::Protocol;
 
 /// Serves the path. Whatever body comes along is not looked at.
 pub(super) async fn auth(State(gate): State<Arc<Gate>>, request: Request) -> Response {
     let scope = guard::scope_of(&request);
-    answer((&gate, scope.as_deref()), &request.into_parts().0).await
+    // A statement of its own, so that the body is dropped before the decision is waited for.
+    let head = request.into_parts().0;
+    answer((&gate, scope.as_deref()), &head).await
 }
 
 /// The answer to a request with this head.
@@ -70,12 +72,20 @@ fn begin<'g>(
     match &asked.about {
         About::Policy { name, key } => {
             permit(&|scope| scope.permit(&tollgate::Request::policy(name, b""), Verb::Check))?;
-            ask_policy(gate, name, key, &request).map(Some)
+            let begun = ask_policy(gate, name, key, &request);
+            begun.map(Some).map_err(|error| unanswered(narrowed(scope, error)))
         }
         About::Domain(name) => {
+            // Before anything is looked up: errors tell nothing about domains that the token may not use.
+            permit(&|scope| match name {
+                Some(name) => scope.permit(&tollgate::Request::new(name, &[]), Verb::Check),
+                None => scope.permit_verb(Verb::Check),
+            })?;
             let snapshot = counted(gate, gate.snapshot().ok_or(Problem::NotLoaded))?;
-            let domain = counted(gate, find(&snapshot, name.as_deref()))?;
-            permit(&|scope| scope.permit(&tollgate::Request::new(domain.name(), &[]), Verb::Check))?;
+            if name.is_none() && usable(&snapshot, scope).next().is_none() && has_any(&snapshot) {
+                permit(&|_| Err(Forbidden::AnyDomain))?;
+            }
+            let domain = counted(gate, find(&snapshot, scope, name.as_deref()))?;
             ask_domain(gate, domain, &request)
         }
     }
@@ -87,7 +97,7 @@ fn ask_policy<'g>(
     policy: &str,
     key: &Key,
     request: &Forwarded<'_>,
-) -> Result<Begun<'g>, Problem> {
+) -> Result<Begun<'g>, RequestError> {
     let address = || {
         let address = request.address().map(|address| counted_as(address, request.ipv6_prefix()));
         address.unwrap_or_default().into_bytes()
@@ -100,7 +110,7 @@ fn ask_policy<'g>(
             None => address(),
         },
     };
-    gate.begin(&tollgate::Request::policy(policy, &key), Protocol::Http).map_err(unanswered)
+    gate.begin(&tollgate::Request::policy(policy, &key), Protocol::Http)
 }
 
 /// Asks about the descriptors that a domain makes of a request. If there are none, nobody is asked.
@@ -120,6 +130,7 @@ fn ask_domain<'g>(
         }
     }
     if ends.is_empty() {
+        gate.metrics().observe_unmatched(Unmatched::Rule);
         return Ok(None);
     }
     let entries: SmallVec<[Entry<'_>; 8]> = made.iter().map(|(key, value)| (*key, &**value)).collect();
@@ -130,38 +141,60 @@ fn ask_domain<'g>(
     gate.begin(&question, Protocol::Http).map(Some).map_err(unanswered)
 }
 
-/// The domain of this name; without a name, the only one that there can be.
-fn find<'a>(snapshot: &'a Snapshot, name: Option<&str>) -> Result<&'a Domain, Problem> {
-    let known = snapshot.forward_auth_names();
-    let name = match (name, known) {
-        (Some(name), _) => name,
-        (None, [only]) => only,
-        (None, []) => return Err(Problem::bad_request(NOTHING_TO_ASK)),
-        (None, _) => {
-            let message = format!("which domain is meant? Add domain=NAME to the query: {}", listed(known));
-            return Err(Problem::bad_request(message));
-        }
+/// The names of domains with `forward_auth` that a token may use.
+fn usable<'a>(snapshot: &'a Snapshot, scope: Option<&Scope>) -> impl Iterator<Item = &'a str> {
+    let may_use = move |name: &&str| scope.is_none_or(|scope| scope.permit_domain(name).is_ok());
+    snapshot.forward_auth_names().iter().map(|name| &**name).filter(may_use)
+}
+
+/// Whether any domain has `forward_auth`.
+fn has_any(snapshot: &Snapshot) -> bool {
+    !snapshot.forward_auth_names().is_empty()
+}
+
+/// The domain of this name; without a name, the only one of those with `forward_auth` that the token may use.
+fn find<'a>(
+    snapshot: &'a Snapshot,
+    scope: Option<&Scope>,
+    name: Option<&str>,
+) -> Result<&'a Domain, Problem> {
+    let known = || usable(snapshot, scope);
+    let name = match name {
+        Some(name) => name,
+        None => match (known().next(), known().nth(1)) {
+            (Some(only), None) => only,
+            (None, _) => return Err(Problem::bad_request(NOTHING_TO_ASK)),
+            (Some(_), Some(_)) => {
+                let names = listed(known());
+                let message = format!("which domain is meant? Add domain=NAME to the query: {names}");
+                return Err(Problem::bad_request(message));
+            }
+        },
     };
     match snapshot.domain(name) {
         Some(domain) if !domain.forward_auth().is_empty() => Ok(domain),
         Some(_) => Err(Problem::bad_request(format!(
             "the domain \"{name}\" has no `forward_auth` in its rules: it says how descriptors are made of a request"
         ))),
-        None => Err(Problem::bad_request(format!("unknown domain \"{name}\": {}", listed(known)))),
+        // Others have it, but this token may not know of them.
+        None if known().next().is_none() && has_any(snapshot) => {
+            Err(Problem::bad_request(format!("unknown domain \"{name}\"")))
+        }
+        None => Err(Problem::bad_request(format!("unknown domain \"{name}\": {}", listed(known())))),
     }
 }
 
 const NOTHING_TO_ASK: &str = "no domain has `forward_auth` in its rules: add it, or ask /v1/auth?policy=NAME";
 
 /// Names that could have been meant.
-fn listed(names: &[Box<str>]) -> String {
+fn listed<'a>(mut names: impl Iterator<Item = &'a str>) -> String {
     const LISTED_MAX: usize = 8;
-    if names.is_empty() {
+    let first: Vec<&str> = names.by_ref().take(LISTED_MAX).collect();
+    if first.is_empty() {
         return NOTHING_TO_ASK.to_owned();
     }
-    let more = if names.len() > LISTED_MAX { ", and more" } else { "" };
-    let names: Vec<&str> = names.iter().take(LISTED_MAX).map(|name| &**name).collect();
-    format!("it could be {}{more}", names.join(", "))
+    let more = if names.next().is_some() { ", and more" } else { "" };
+    format!("it could be {}{more}", first.join(", "))
 }
 
 /// A proxy cannot do anything about an unknown policy: only its configuration can.

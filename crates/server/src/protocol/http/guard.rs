@@ -50,7 +50,7 @@ pub(super) fn admit<B>(gate: &Gate, request: &mut http::Request<B>) -> Result<()
     }
     let problem = if path == PROXIES_PATH { Problem::ProxyUnauthorized } else { Problem::Unauthorized };
     let mut response = problem.into_response();
-    // In HTTP/2 the connection ends by itself: see `serve`.
+    // In HTTP/2 a GOAWAY says so: see `serve`.
     if attempts.is_some_and(Attempts::is_over) && request.version() <= Version::HTTP_11 {
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }

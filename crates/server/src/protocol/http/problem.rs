@@ -43,7 +43,7 @@ pub(crate) enum Problem {
     /// There is no room for another reservation.
     #[error("{0}")]
     TooManyReservations(RequestError),
-    /// The key or the tenant has as many as one may have.
+    /// The key, the tenant or the client has as many as one may have.
     #[error("{error}")]
     TooManyReservationsOf {
         /// Whose.
@@ -124,7 +124,9 @@ impl Problem {
             Problem::Body(BodyError::TooLarge { .. }) => (StatusCode::PAYLOAD_TOO_LARGE, "body_too_large"),
             Problem::Body(BodyError::Busy(_)) => (StatusCode::SERVICE_UNAVAILABLE, "busy"),
             Problem::NotLoaded => (StatusCode::SERVICE_UNAVAILABLE, "not_loaded"),
-            Problem::NotReleased(_) => (StatusCode::SERVICE_UNAVAILABLE, "unavailable"),
+            Problem::NotReleased(_) | Problem::NotSettled(SettleError::Unavailable) => {
+                (StatusCode::SERVICE_UNAVAILABLE, "unavailable")
+            }
             Problem::UnknownLease(_) => (StatusCode::NOT_FOUND, "unknown_lease"),
             Problem::TooManyReservations(_) => (StatusCode::SERVICE_UNAVAILABLE, "too_many_reservations"),
             Problem::TooManyReservationsOf { scope: ReservationScope::Key, .. } => {
@@ -132,6 +134,9 @@ impl Problem {
             }
             Problem::TooManyReservationsOf { scope: ReservationScope::Tenant, .. } => {
                 (StatusCode::TOO_MANY_REQUESTS, "too_many_reservations_of_tenant")
+            }
+            Problem::TooManyReservationsOf { scope: ReservationScope::Client, .. } => {
+                (StatusCode::TOO_MANY_REQUESTS, "too_many_reservations_of_client")
             }
             Problem::NotSettled(SettleError::Unknown) => (StatusCode::NOT_FOUND, "unknown_reservation"),
             Problem::NotSettled(SettleError::Settled) => (StatusCode::CONFLICT, "already_settled"),

@@ -18,9 +18,9 @@ use tokio::time::{Sleep, sleep, timeout};
 use tollgate::Verdict;
 use tollgate::core::Time;
 
-use super::answer;
 use super::problem::Problem;
 use super::question::Question;
+use super::{answer, denied_status};
 use crate::drain::Drain;
 use crate::gate::Gate;
 use crate::headers::{self, Wanted};
@@ -71,12 +71,21 @@ where
     loop {
         // Here everything is answered at once. Where counters are shared, answers may have to be waited for; whether they are may change with the rules.
         let found = if gate.is_sharing() { Found::Unusual } else { connection.answer(gate) };
+        // A request of which a part is here is answered too, and then is the last.
+        let is_last = drain.has_begun()
+            && found == Found::Part
+            && connection.input.is_empty()
+            && connection.close_after_last();
         if !connection.output.is_empty() {
             (watchman.has_asked, left) = (true, Left::Rest);
             if write(stream, &connection.output).await.is_err() {
                 return Left::Nothing;
             }
             connection.output.clear();
+        }
+        if is_last {
+            let _ = close(stream, WRITE_TIMEOUT).await; // The client may be gone already.
+            return Left::Nothing;
         }
         match found {
             Found::More => continue,
@@ -92,7 +101,7 @@ where
             biased; // What is there already is answered, even if the server stops.
             read = stream.read_buf(&mut connection.input) => read,
             () = watchman.waited_enough() => Ok(0),
-            () = drain.begun() => Ok(0),
+            () = drain.grace_over() => Ok(0),
         };
         match read {
             Ok(0) if connection.input.is_empty() => {
@@ -158,6 +167,8 @@ struct Connection {
     input: BytesMut,
     output: Vec<u8>,
     date: Date,
+    /// Where in the output the last answer begins.
+    last_answer: usize,
     /// The last `Host` that the listener answers to.
     host: Vec<u8>,
 }
@@ -175,6 +186,7 @@ impl Connection {
                 Err(Unusual) => return Found::Unusual,
             };
             let Ok(question) = Question::read(&self.input[body..end]) else { return Found::Unusual };
+            self.last_answer = self.output.len();
             match question.ask(false, |request| gate.decide(request, Protocol::Http)) {
                 Ok(verdict) => put_answer(&mut self.output, &mut self.date, &verdict),
                 Err(error) => put_problem(&mut self.output, &mut self.date, gate.now(), &error.into()),
@@ -182,6 +194,16 @@ impl Connection {
             drop(question);
             self.input.advance(end);
         }
+    }
+
+    /// Has the last answer say that the connection ends with it. False if there is none.
+    fn close_after_last(&mut self) -> bool {
+        const CLOSE: &[u8] = b"connection: close\r\n";
+        let answer = self.output.get(self.last_answer..).unwrap_or_default();
+        let Some(line_end) = answer.windows(2).position(|bytes| bytes == b"\r\n") else { return false };
+        let at = self.last_answer + line_end + 2;
+        self.output.splice(at..at, CLOSE.iter().copied());
+        true
     }
 }
 
@@ -277,9 +299,12 @@ fn number(digits: &[u8]) -> Option<usize> {
 }
 
 fn put_answer(output: &mut Vec<u8>, date: &mut Date, verdict: &Verdict) {
-    let status: &[u8] =
-        if verdict.allowed() { b"HTTP/1.1 200 OK\r\n" } else { b"HTTP/1.1 429 Too Many Requests\r\n" };
-    output.extend_from_slice(status);
+    if verdict.allowed() {
+        output.extend_from_slice(b"HTTP/1.1 200 OK\r\n");
+    } else {
+        // A vector takes everything.
+        let _ = write!(output, "HTTP/1.1 {}\r\n", denied_status(verdict));
+    }
     headers::each(verdict, Wanted { x_ratelimit: true, older: false }, &mut String::new(), |name, value| {
         put_field(output, name, value);
     });

@@ -17,7 +17,9 @@ use http::{Method, Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use insta::assert_snapshot;
 use serde_json::{Value, json};
+use tollgate::core::Span;
 use tollgate::policy::{FileSpec, Period, Unit};
+use tollgate::{KeyAct, KeyActKind, KeySubject};
 use tower::ServiceExt;
 
 use super::router;
@@ -158,7 +160,49 @@ async fn what_meets_no_rule_passes() {
     .await;
     assert_eq!(head.status(), 200);
     assert!(!head.headers().keys().any(|name| name.as_str().contains("ratelimit")));
-    assert_snapshot!(body, @r#"{"allowed":true,"limit":null,"remaining":null,"retry_after":null,"reset_at":null,"quota":null,"window":null,"scope":null,"decisions":[]}"#);
+    assert_snapshot!(body, @r#"{"allowed":true,"limit":null,"remaining":null,"retry_after":null,"reset_at":null,"quota":null,"window":null,"scope":null,"unmatched":"domain","decisions":[]}"#);
+}
+
+#[tokio::test]
+async fn a_ban_is_answered_as_a_ban() {
+    let gate = gate();
+    let until = gate.now().plus(Span::from_ticks(3_600_000_000_000));
+    let ban = |subject| KeyAct { subject, until, what: KeyActKind::Ban };
+    let entries = vec![("user".into(), "mallory".into())];
+    let subjects = [
+        KeySubject::Policy { name: "search".into(), key: b"mallory".to_vec() },
+        KeySubject::Descriptor { domain: "web".into(), entries },
+    ];
+    gate.engine().set_key_acts(subjects.map(ban).to_vec()).unwrap();
+    let policy = json!({"policy": "search", "key": "mallory"});
+    for (path, question) in [
+        ("/v1/check", &policy),
+        ("/v1/peek", &policy),
+        ("/v1/reserve", &policy),
+        ("/v1/check", &user("mallory")),
+        ("/json", &user("mallory")),
+    ] {
+        let request = Request::post(path).body(question.to_string().into()).unwrap();
+        let (head, body) = send(&gate, request).await;
+        assert_eq!(head.status(), 403, "{path}");
+        let told: Vec<_> =
+            head.headers().iter().filter(|(name, _)| !name.as_str().starts_with("content-")).collect();
+        let told: Vec<String> =
+            told.iter().map(|(name, value)| format!("{name}: {}", value.to_str().unwrap())).collect();
+        assert_eq!(told, ["retry-after: 3600", "x-tollgate-reason: banned"], "{path}");
+        if path == "/json" {
+            assert!(body.contains("OVER_LIMIT") && !body.contains("currentLimit"), "{body}");
+            continue;
+        }
+        let body: Value = serde_json::from_str(&body).unwrap();
+        assert_eq!(
+            (&body["code"], &body["limit"], &body["decisions"]),
+            (&json!("banned"), &Value::Null, &json!([]))
+        );
+        let message = body["message"].as_str().unwrap();
+        assert!(message.starts_with("an operator has banned this key until 20"), "{message}");
+    }
+    assert_eq!(ask(&gate, "/v1/check", json!({"policy": "search", "key": "ann"})).await.0, 200);
 }
 
 #[tokio::test]

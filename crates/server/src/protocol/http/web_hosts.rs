@@ -31,7 +31,7 @@ impl WebHosts {
     }
 
     /// Whether `Host` matters.
-    pub(super) fn checks_host(&self) -> bool {
+    pub(crate) fn checks_host(&self) -> bool {
         self.checks_host
     }
 

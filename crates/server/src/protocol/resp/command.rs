@@ -49,6 +49,11 @@ pub(super) struct Session<'g> {
     last_limit: Option<((u64, u64, u64), Limit)>,
 }
 
+/// What the token of a client is bounded to.
+fn scope_of(admitted: Option<&Admitted>) -> Option<&Scope> {
+    admitted.and_then(|admitted| admitted.scope.as_deref())
+}
+
 impl<'g> Session<'g> {
     pub(super) fn new(gate: &'g Gate, address: IpAddr) -> Session<'g> {
         // Relaxed: numbers need to differ, and order nothing.
@@ -72,8 +77,7 @@ impl<'g> Session<'g> {
 
     /// Whether the client's token permits this. Refusals are counted.
     fn permit(&self, permit: impl FnOnce(&Scope) -> Result<(), Forbidden>) -> Result<(), Forbidden> {
-        let scope = self.admitted.as_ref().and_then(|admitted| admitted.scope.as_deref());
-        self.gate.permit(Protocol::Resp, scope, permit)
+        self.gate.permit(Protocol::Resp, scope_of(self.admitted.as_ref()), permit)
     }
 
     /// Forgets a token that has expired since it was shown.

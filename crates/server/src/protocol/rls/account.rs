@@ -19,6 +19,9 @@ pub(super) const BUFFERS_FIRST_BYTES: usize = 32 << 10;
 /// What a call takes that h2 answers, besides its fields and messages: h2's stream, the task, and tonic's buffers. Measured, see
 /// `docs/hostile-input.md`.
 pub(super) const STREAM_BYTES: usize = 16 << 10;
+/// What a connection of HTTP/2 takes before anything is asked, besides what every connection takes: h2, the pipe to it, and two tasks.
+/// Measured, see `docs/hostile-input.md`.
+const HTTP2_BYTES: usize = 24 << 10;
 /// What a connection may have sent of messages that are not whole yet: one that is as long as may be, and then some.
 const UNFINISHED_BYTES_MAX: usize = 16 << 20;
 
@@ -32,14 +35,17 @@ pub(super) struct Account {
 }
 
 impl Account {
-    pub(super) fn new(room: &Arc<Room>) -> Account {
+    /// Charges what a connection takes that speaks HTTP/2, or says that there is no room for it.
+    pub(super) fn open(room: &Arc<Room>) -> Result<Account, AccountFull> {
         let held = |class, bytes| Arc::new(Held::of_class(Arc::clone(room), class, bytes));
-        Account {
+        let account = Account {
             questions: held(Class::Request, CALL_FIRST_BYTES),
             others: held(Class::Call, CALL_FIRST_BYTES),
-            buffers: held(Class::Request, BUFFERS_FIRST_BYTES),
+            buffers: held(Class::Request, HTTP2_BYTES + BUFFERS_FIRST_BYTES),
             unfinished_bytes: Arc::default(),
-        }
+        };
+        account.buffers.grow(HTTP2_BYTES)?;
+        Ok(account)
     }
 
     /// A share of so many bytes for a question or another call, or an error if there is no room for it.
@@ -47,6 +53,16 @@ impl Account {
         let mut share = self.nothing(is_question);
         share.grow(bytes)?;
         Ok(share)
+    }
+
+    /// A share of so many bytes for the answer to a question that was decided. It is never refused: the limits are charged, and a
+    /// client that got an error instead would take that for leave. The call holds [`STREAM_BYTES`] within the cap, and its answer is
+    /// hardly more.
+    pub(super) fn owe(&self, bytes: usize) -> Share {
+        let mut share = self.nothing(true);
+        share.bytes = bytes;
+        share.held.hold(bytes);
+        share
     }
 
     fn nothing(&self, is_question: bool) -> Share {
@@ -59,10 +75,11 @@ impl Account {
         Share { held: Arc::clone(&self.buffers), bytes: 0 }
     }
 
-    /// What has come of a message. It grows later.
+    /// What has come of a message. It grows later. That of another call than a question is charged as it comes, with the call: see
+    /// `front::Passed`.
     pub(super) fn message(&self, is_question: bool) -> Message {
-        let share = self.nothing(is_question);
-        Message { share, unfinished_bytes: Arc::clone(&self.unfinished_bytes) }
+        let share = is_question.then(|| self.nothing(true));
+        Message { share, bytes: 0, unfinished_bytes: Arc::clone(&self.unfinished_bytes) }
     }
 }
 
@@ -102,7 +119,8 @@ impl Drop for Share {
 /// A message that is not whole yet.
 #[derive(Debug)]
 pub(super) struct Message {
-    share: Share,
+    share: Option<Share>,
+    bytes: usize,
     unfinished_bytes: Arc<AtomicUsize>,
 }
 
@@ -111,7 +129,8 @@ impl Message {
     pub(super) fn grow(&mut self, bytes: usize) -> Result<(), Status> {
         // Relaxed: the number protects no memory. It counts even where it is refused.
         let before = self.unfinished_bytes.fetch_add(bytes, Ordering::Relaxed);
-        let held = self.share.grow(bytes);
+        self.bytes += bytes;
+        let held = self.share.as_mut().map_or(Ok(()), |share| share.grow(bytes));
         if before + bytes > UNFINISHED_BYTES_MAX {
             let text = format!("unfinished messages of more than {UNFINISHED_BYTES_MAX} bytes");
             return Err(Status::resource_exhausted(text));
@@ -122,6 +141,6 @@ impl Message {
 
 impl Drop for Message {
     fn drop(&mut self) {
-        self.unfinished_bytes.fetch_sub(self.share.bytes, Ordering::Relaxed);
+        self.unfinished_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }

@@ -22,7 +22,7 @@ const BLOCK_BYTES: usize = 16 << 10;
 #[derive(Debug)]
 pub(super) struct Whole {
     pub(super) body: Bytes,
-    _message: Message,
+    pub(super) message: Message,
 }
 
 /// Waits for all of a body whose message has at most so many bytes. `Ok(None)` if the client has gone.
@@ -51,7 +51,7 @@ async fn wait_for_all(
                 let _ = body.flow_control().release_capacity(data.len());
             }
             Some(Err(_)) => return Ok(None),
-            None => return Ok(Some(Whole { body: parts.whole(), _message: message })),
+            None => return Ok(Some(Whole { body: parts.whole(), message })),
         }
     }
 }
@@ -89,7 +89,8 @@ impl Parts {
             return self.last.into();
         }
         let mut whole = Vec::with_capacity(self.length());
-        self.full.iter().chain([&self.last]).for_each(|part| whole.extend_from_slice(part));
+        // Each block is given back as soon as it is copied.
+        self.full.into_iter().chain([self.last]).for_each(|part| whole.extend_from_slice(&part));
         whole.into()
     }
 }

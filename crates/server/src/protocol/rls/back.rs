@@ -124,8 +124,8 @@ impl Connection {
         if let Some(scope) = scope {
             request.extensions_mut().insert(scope);
         }
-        let (router, account) = (self.services.router.clone(), self.account.clone());
-        tokio::spawn(others::answer(router, request, caller, account));
+        let (services, account) = (Arc::clone(&self.services), self.account.clone());
+        tokio::spawn(others::answer(services, request, caller, account));
     }
 }
 

@@ -114,6 +114,7 @@ fn answer_unusual<'a>(
     sent: &[u8],
     writer: &'a mut Writer,
 ) -> Result<&'a [u8], Status> {
+    super::check_bounds(gate, sent)?;
     let message = RateLimitRequest::decode(sent).map_err(|error| Status::internal(error.to_string()))?;
     // Nothing has to be waited for: where something may, no question comes this way.
     let (verdict, _) = super::begin((gate, scope), &message, Protocol::Rls)?.conclude(&[]);

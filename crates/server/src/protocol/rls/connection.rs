@@ -4,6 +4,7 @@
 //! they are decided in one go, and their answers leave together. What is no plain question goes through a pipe to h2, which has a
 //! task of its own.
 
+use std::cell::Cell;
 use std::future::poll_fn;
 use std::io;
 use std::mem::{MaybeUninit, take};
@@ -45,6 +46,11 @@ const BUFFER_STEP_BYTES: usize = 16 << 10;
 /// What a client has to take of answers that wait for its window, within [`WRITE_TIMEOUT`].
 const MOVED_BYTES_MIN: u64 = 16 << 10;
 
+thread_local! {
+    /// The memory in which a thread decides batches, for all of its connections: a batch is answered before anything else is polled.
+    static BATCH: Cell<Batch> = Cell::default();
+}
+
 /// Serves one connection until it closes. When the server stops, calls under way are still answered.
 pub(crate) async fn serve(mut stream: Stream, services: Arc<Services>, mut drain: Drain) {
     let spoken = tokio::select! {
@@ -55,9 +61,12 @@ pub(crate) async fn serve(mut stream: Stream, services: Arc<Services>, mut drain
     if !matches!(spoken, Ok(Ok(true))) {
         return tracing::debug!("a client connected and did not speak HTTP/2");
     }
-    let (pipe, far_end) = tokio::io::duplex(PIPE_BYTES);
     let (room, is_felt) = (Arc::clone(stream.room()), Arc::new(AtomicBool::new(false)));
-    let (account, pulse) = (Account::new(&room), Pulse::new(room, Arc::clone(&is_felt)));
+    let Ok(account) = Account::open(&room) else {
+        return tracing::debug!("no memory is left for a connection of HTTP/2");
+    };
+    let (pipe, far_end) = tokio::io::duplex(PIPE_BYTES);
+    let pulse = Pulse::new(room, Arc::clone(&is_felt));
     let attempts = Arc::new(Attempts::new(stream.peer().address.ip()));
     let answering = (Arc::clone(&services), Arc::clone(&attempts), account.clone());
     tokio::spawn(back::serve(far_end, answering, pulse, drain));
@@ -82,7 +91,6 @@ struct Connection {
     /// What all buffers hold, in the account, and in steps.
     buffers: Share,
     buffer_steps: usize,
-    batch: Batch,
     /// What was read and not taken: at most a frame, and what was read after it.
     kept: Vec<u8>,
     /// Whether there are whole frames in what is kept.
@@ -116,7 +124,6 @@ impl Connection {
             front: Front::new(Arc::clone(&gate), attempts, account),
             gate,
             is_felt,
-            batch: Batch::default(),
             kept: Vec::new(),
             has_more: false,
             sent: 0,
@@ -228,13 +235,16 @@ impl Connection {
 
     /// Takes what was read as far as it can be taken, and answers the questions in it. How many bytes that are.
     fn serve(&mut self, read: &[u8]) -> usize {
-        let taken = self.front.take(read, &mut self.batch);
-        let count = self.batch.len();
+        // Taken out and put back, so that a panic leaves no questions behind for another connection.
+        let mut batch = BATCH.take();
+        let taken = self.front.take(read, &mut batch);
+        let count = batch.len();
         if count > 0 {
-            self.batch.answer(&self.gate, read, self.front.outward());
+            batch.answer(&self.gate, read, self.front.outward());
             self.front.has_answered(count);
             self.is_felt.store(true, Ordering::Relaxed); // orders nothing else
         }
+        BATCH.set(batch);
         match taken {
             Ok(Taken { bytes, has_more }) => {
                 self.has_more = has_more;

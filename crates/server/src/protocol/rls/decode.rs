@@ -45,13 +45,12 @@ pub(super) fn text(value: &[u8]) -> Cow<'_, str> {
 }
 
 fn check_bounds(message: &RateLimitRequest) -> Result<(), Refusal> {
-    let count = message.descriptors.len();
-    if count > DESCRIPTORS_MAX {
-        return Err(Refusal::TooManyDescriptors { count, max: DESCRIPTORS_MAX });
+    if message.descriptors.len() > DESCRIPTORS_MAX {
+        return Err(Refusal::TooManyDescriptors { max: DESCRIPTORS_MAX });
     }
-    let mut counts = message.descriptors.iter().map(|descriptor| descriptor.entries.len()).enumerate();
-    match counts.find(|&(_, count)| count > ENTRIES_MAX) {
-        Some((index, count)) => Err(Refusal::TooManyEntries { index, count, max: ENTRIES_MAX }),
+    let mut descriptors = message.descriptors.iter();
+    match descriptors.position(|descriptor| descriptor.entries.len() > ENTRIES_MAX) {
+        Some(index) => Err(Refusal::TooManyEntries { index, max: ENTRIES_MAX }),
         None => Ok(()),
     }
 }

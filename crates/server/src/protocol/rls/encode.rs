@@ -38,7 +38,7 @@ pub(super) fn tell_denied(response: &mut RateLimitResponse, verdict: &Verdict) {
 
 /// Whether a descriptor's status says that it is over. A quota rule says so even where another one has let the request pass.
 pub(super) fn is_over(verdict: &Verdict, status: &Status) -> bool {
-    verdict.tightest_of(status).is_some_and(is_told_over)
+    matches!(status, Status::Banned { .. }) || verdict.tightest_of(status).is_some_and(is_told_over)
 }
 
 /// Whether a ruling, if it is the tightest on its descriptor, makes the status say that it is over.
@@ -58,6 +58,11 @@ fn descriptor_status(verdict: &Verdict, status: &Status) -> DescriptorStatus {
     let free = DescriptorStatus { code: code(false), ..DescriptorStatus::default() };
     match (status, verdict.tightest_of(status)) {
         (Status::Unlimited, _) => DescriptorStatus { limit_remaining: u32::MAX, ..free },
+        (Status::Banned { until }, _) => DescriptorStatus {
+            code: code(true),
+            duration_until_reset: Some(whole_seconds(Tick::NANOSECOND.duration(until.since(verdict.now())))),
+            ..free
+        },
         (_, None) => free,
         (_, Some(ruling)) => DescriptorStatus {
             code: code(is_told_over(ruling)),
@@ -94,19 +99,27 @@ pub(super) fn unit(ruling: &Ruling) -> Unit {
     }
 }
 
-/// In whole seconds, rounded up: whoever comes back then is not too early. Where nobody can know, as with a limit on how many
-/// may be at it at once, nothing is said.
+/// In whole seconds, rounded up: a client that comes back then is not too early. Of a limit that denies, when it admits the request,
+/// as Retry-After has it: a sliding window does so after its window has ended. Where that cannot be known, as with a limit on how many
+/// requests are served at once, nothing is said.
 pub(super) fn until_reset(ruling: &Ruling, now: Time) -> Option<prost_types::Duration> {
-    let reset_after = match ruling.decision.reset_after? {
+    let reset_after = ruling.decision.reset_after?;
+    let retry_after = ruling.decision.retry_after().filter(|_| ruling.denies());
+    let reset_after = match retry_after.unwrap_or(reset_after) {
         // A limit of zero has no counter that could be reset. It is told as if it had a window, as envoyproxy/ratelimit does.
         Span::ZERO if ruling.units == 0 => {
             ruling.period.length().map_or(Duration::ZERO, |length| left_of(length, now))
         }
         span => Tick::NANOSECOND.duration(span),
     };
-    let seconds = reset_after.as_secs() + u64::from(reset_after.subsec_nanos() > 0);
+    Some(whole_seconds(reset_after))
+}
+
+/// Rounded up, and at least [`RESET_SECONDS_MIN`].
+pub(super) fn whole_seconds(length: Duration) -> prost_types::Duration {
+    let seconds = length.as_secs() + u64::from(length.subsec_nanos() > 0);
     let seconds = i64::try_from(seconds.max(RESET_SECONDS_MIN)).unwrap_or(i64::MAX);
-    Some(prost_types::Duration { seconds, nanos: 0 })
+    prost_types::Duration { seconds, nanos: 0 }
 }
 
 /// How long the window under way still lasts, where windows of this length follow each other since 1970.

@@ -22,7 +22,9 @@ mod tests;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
+use tokio::time::Instant;
 use tollgate_http2::frame::{self, HEADER_BYTES, Head, PAYLOAD_BYTES_MAX, code, flag, kind};
 use tollgate_http2::hpack::{Decoder, Fields};
 
@@ -62,6 +64,11 @@ const OTHER_BODY_BYTES_MAX: usize = super::SMALL_MESSAGE_BYTES_MAX + super::PREF
 /// Calls that the client has reset before their message had come or the server because they were malformed, more than there were
 /// answers. See `RESETS_UNSEEN_MAX` of h2's part.
 const RESETS_MAX: usize = 128;
+
+/// SETTINGS frames of a client within [`SETTINGS_INTERVAL`]: h2 goes through all open streams for each. Clients send one at first, and
+/// those that estimate their bandwidth up to 20 more in all.
+const SETTINGS_MAX: usize = 32;
+const SETTINGS_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Why a connection cannot go on: a code of HTTP/2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,6 +126,8 @@ pub(super) struct Front {
     /// From this stream to the last one, the client has left none out.
     gapless_from: u32,
     resets: usize,
+    /// SETTINGS frames since a moment.
+    settings: (usize, Instant),
     /// What the client has spent of the server's window and was not given back.
     unreturned_bytes: u32,
     /// For h2.
@@ -143,6 +152,7 @@ impl Front {
             last_stream: 0,
             gapless_from: 1,
             resets: 0,
+            settings: (0, Instant::now()),
             unreturned_bytes: 0,
             inward: Vec::new(),
             outward: Outward::default(),
@@ -268,6 +278,7 @@ impl Front {
         if !length.is_multiple_of(SETTING_BYTES) || (frame.head.has(flag::ACK) && length > 0) {
             return Err(Violation(code::FRAME_SIZE_ERROR));
         }
+        self.count_settings()?;
         self.outward.hear_settings(frame.head, frame.payload);
         // h2 sees to the windows of the streams that it knows.
         let is_too_wide = |held: &Held| !self.outward.has_window_for(held.widened_bytes);
@@ -276,6 +287,15 @@ impl Front {
         }
         self.pass(frame.whole);
         Ok(())
+    }
+
+    fn count_settings(&mut self) -> Result<(), Violation> {
+        let (count, since) = &mut self.settings;
+        if since.elapsed() >= SETTINGS_INTERVAL {
+            (*count, *since) = (0, Instant::now());
+        }
+        *count += 1;
+        if *count > SETTINGS_MAX { Err(Violation(code::ENHANCE_YOUR_CALM)) } else { Ok(()) }
     }
 
     fn take_ping(&mut self, frame: Frame<'_>) -> Result<(), Violation> {

@@ -9,7 +9,7 @@ use tollgate::Verdict;
 use tonic::Code as GrpcCode;
 
 pub use self::frames::frames;
-use super::walk::Room;
+use super::walk::{Room, check_bounds};
 use super::wire::{Code, RateLimitRequest, RateLimitResponse};
 use super::write::Writer;
 use super::{answer, decode, encode, message_of};
@@ -26,6 +26,10 @@ pub fn rls(bytes: &[u8]) {
     // What is left to prost is understood by it alone.
     if let Some(question) = by_walk(bytes) {
         assert_eq!(Some(Ok(question)), understood);
+    }
+    // Too many descriptors or entries are found before prost makes room for them.
+    if let Some(understood) = understood {
+        assert_eq!(check_bounds(bytes).is_ok(), understood.is_ok());
     }
     if let Ok(message) = RateLimitRequest::decode(bytes) {
         with_gate(|gate| check_answers(gate, &message));

@@ -4,6 +4,7 @@
 //! time ([`reply`]), and all calls but `Health/Watch` have to end within a time.
 
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -18,9 +19,11 @@ use tokio::time::sleep;
 use tonic::Status;
 use tower::Service;
 
-use super::account::Account;
+use super::account::{Account, Message};
+use super::arrival::Whole;
 use super::{
-    HEALTH, HEALTH_WATCH, MESSAGE_BYTES_MAX, SHOULD_RATE_LIMIT, SMALL_MESSAGE_BYTES_MAX, arrival, reply,
+    HEALTH, HEALTH_WATCH, MESSAGE_BYTES_MAX, SHOULD_RATE_LIMIT, SMALL_MESSAGE_BYTES_MAX, Services, arrival,
+    check_bounds, messages_of, reply,
 };
 
 /// How long a call may take, from its header to its last byte.
@@ -83,37 +86,44 @@ impl Form {
 
 /// Answers a call whose body may still be on its way.
 pub(super) async fn answer(
-    router: Router,
+    services: Arc<Services>,
     request: Request<RecvStream>,
     mut caller: SendResponse<Bytes>,
     account: Account,
 ) {
+    let router = services.router.clone();
     let form = Form::of(request.uri().path());
     let is_question = request.uri().path() == SHOULD_RATE_LIMIT;
     let message_bytes_max = match form {
         Form::Unary { message_bytes_max } => message_bytes_max,
         Form::Watch => SMALL_MESSAGE_BYTES_MAX,
         Form::Stream => {
-            return call(router, request.map(Arriving), caller, (&account, false), CALL_TIMEOUT).await;
+            let request = request.map(Arriving);
+            return call(router, (request, None), caller, (&account, false), CALL_TIMEOUT).await;
         }
     };
     let (parts, mut body) = request.into_parts();
     let arrived = arrival::wait(&mut body, message_bytes_max, account.message(is_question)).await;
     drop(body);
     match arrived {
-        Ok(Some(whole)) => {
-            let request = Request::from_parts(parts, Full::new(whole.body.clone()));
+        Ok(Some(Whole { body, message })) => {
+            let check = |message| check_bounds(&services.gate, message);
+            if is_question && let Err(refusal) = messages_of(&body).try_for_each(check) {
+                return reply::refuse(&mut caller, refusal.into());
+            }
+            let request = Request::from_parts(parts, Full::new(body));
             let time = if form == Form::Watch { FOR_EVER } else { CALL_TIMEOUT };
-            call(router, request, caller, (&account, is_question), time).await;
+            call(router, (request, Some(message)), caller, (&account, is_question), time).await;
         }
         Ok(None) => {}
         Err(status) => reply::refuse(&mut caller, status),
     }
 }
 
+/// Answers a call. What its message holds is given back when it is answered, before the client takes the answer.
 async fn call<B>(
     mut router: Router,
-    request: Request<B>,
+    (request, message): (Request<B>, Option<Message>),
     mut caller: SendResponse<Bytes>,
     (account, is_question): (&Account, bool),
     time: Duration,
@@ -131,6 +141,7 @@ async fn call<B>(
             return reply::refuse(&mut caller, Status::deadline_exceeded(text));
         }
     };
+    drop(message);
     let Ok(response) = answered;
     reply::stream(caller, response, (account, is_question), overdue).await;
 }

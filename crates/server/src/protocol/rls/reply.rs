@@ -87,7 +87,8 @@ async fn send(
     data: Bytes,
     (account, is_question): (&Account, bool),
 ) -> Result<(), Reason> {
-    let Ok(_share) = account.take(is_question, data.len()) else { return Err(Reason::ENHANCE_YOUR_CALM) };
+    let share = if is_question { Ok(account.owe(data.len())) } else { account.take(false, data.len()) };
+    let Ok(_share) = share else { return Err(Reason::ENHANCE_YOUR_CALM) };
     let time = TAKE_TIMEOUT + Duration::from_secs(data.len() as u64 / TAKE_BYTES_A_SECOND);
     if let Ok(sent) = timeout(time, send_with_room(stream, data)).await {
         return sent;

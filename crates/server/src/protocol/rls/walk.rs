@@ -11,9 +11,10 @@ mod tests;
 use tollgate::policy::Entry;
 use tollgate::{Descriptor, OwnLimit, Request, Subject};
 
+use super::Refusal;
 use super::decode::{DESCRIPTORS_MAX, ENTRIES_MAX, cost, unit};
 
-/// More than so many entries or descriptors are not made room for beforehand.
+/// A thread keeps room for so many entries and descriptors, whatever it was asked before.
 const KEPT_MAX: usize = 4096;
 
 /// A message that is left to prost.
@@ -173,6 +174,38 @@ impl<'a> Questions<'a> {
     }
 }
 
+/// Counts the descriptors and entries of a message, and stops at the first that is too many. prost makes room for each before anything
+/// else can look: two bytes on the wire become a hundred in memory.
+///
+/// A message that is malformed passes. prost reads fields in the same order and fails at the same place, so it makes room for nothing
+/// that was not counted here.
+pub(super) fn check_bounds(message: &[u8]) -> Result<(), Refusal> {
+    let (mut fields, mut count) = (Fields(message), 0);
+    while let Some(field) = fields.next_outside_groups() {
+        if let (2, Value::Bytes(descriptor)) = field {
+            if count == DESCRIPTORS_MAX {
+                return Err(Refusal::TooManyDescriptors { max: DESCRIPTORS_MAX });
+            }
+            check_entries(count, descriptor)?;
+            count += 1;
+        }
+    }
+    Ok(())
+}
+
+fn check_entries(index: usize, descriptor: &[u8]) -> Result<(), Refusal> {
+    let (mut fields, mut count) = (Fields(descriptor), 0);
+    while let Some(field) = fields.next_outside_groups() {
+        if let (1, Value::Bytes(_)) = field {
+            count += 1;
+            if count > ENTRIES_MAX {
+                return Err(Refusal::TooManyEntries { index, max: ENTRIES_MAX });
+            }
+        }
+    }
+    Ok(())
+}
+
 fn read_entry(message: &[u8]) -> Result<Entry<'_>, Odd> {
     let (mut key, mut value): (_, &[u8]) = ("", &[]);
     let mut fields = Fields(message);
@@ -225,6 +258,10 @@ fn low_half(number: u64) -> u32 {
     number as u32
 }
 
+/// Wire types of a group's first and last key.
+const GROUP_START: u64 = 3;
+const GROUP_END: u64 = 4;
+
 /// The fields of a message.
 struct Fields<'a>(&'a [u8]);
 
@@ -257,6 +294,24 @@ impl<'a> Fields<'a> {
         match key >> 3 {
             0 => Err(Odd),
             number => Ok(Some((number, value))),
+        }
+    }
+
+    /// The next field that is not part of a group. None at the end, and where the message is malformed.
+    fn next_outside_groups(&mut self) -> Option<(u32, Value<'a>)> {
+        let mut depth = 0_usize;
+        loop {
+            // The key of a group's start or end has no value, so it is read here.
+            let mut rest = Fields(self.0);
+            match rest.varint().ok()? & 7 {
+                GROUP_START => depth += 1,
+                GROUP_END => depth = depth.checked_sub(1)?,
+                _ => match self.next().ok()?? {
+                    field if depth == 0 => return Some(field),
+                    _ => continue,
+                },
+            }
+            self.0 = rest.0;
         }
     }
 

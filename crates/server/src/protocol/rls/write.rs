@@ -8,11 +8,12 @@ mod tests;
 use bytes::BufMut;
 use prost::Message;
 use prost_types::Duration;
+use tollgate::core::Tick;
 use tollgate::policy::PlacedLimit;
 use tollgate::{Ruling, Status, Verdict};
 
 use super::PREFIX_BYTES;
-use super::encode::{clamped, code, is_told_over, unit, until_reset, wanted};
+use super::encode::{clamped, code, is_told_over, unit, until_reset, wanted, whole_seconds};
 use super::wire::RateLimitResponse;
 use crate::gate::GateSettings;
 use crate::headers;
@@ -64,9 +65,15 @@ fn put_prefixed(out: &mut Vec<u8>, put: impl FnOnce(&mut Vec<u8>)) -> &[u8] {
 
 fn put_status(out: &mut Vec<u8>, verdict: &Verdict, status: &Status) {
     let tightest = verdict.tightest_of(status);
-    put_number(out, 1, code(tightest.is_some_and(is_told_over)).unsigned_abs().into());
-    if *status == Status::Unlimited {
-        put_number(out, 3, u32::MAX.into());
+    let is_over = matches!(status, Status::Banned { .. }) || tightest.is_some_and(is_told_over);
+    put_number(out, 1, code(is_over).unsigned_abs().into());
+    match status {
+        Status::Unlimited => put_number(out, 3, u32::MAX.into()),
+        Status::Banned { until } => {
+            let left = whole_seconds(Tick::NANOSECOND.duration(until.since(verdict.now())));
+            put_message(out, 4, |out| put_number(out, 1, left.seconds.cast_unsigned()));
+        }
+        _ => {}
     }
     let Some(ruling) = tightest else { return };
     put_message(out, 2, |out| put_limit(out, verdict, ruling));

@@ -43,10 +43,10 @@ fn counts_down_to_the_promised_moment() {
 }
 
 #[test]
-fn denies_the_same_cost_and_larger_ones() {
+fn denies_only_the_cost_that_a_moment_was_computed_for() {
     let mut cache = DenyCache::new(64);
     cache.note(KEY, &denial(5, not_now(30 * MS)));
-    for (cost, denied) in [(0, false), (4, false), (5, true), (6, true), (100, true), (101, false)] {
+    for (cost, denied) in [(0, false), (4, false), (5, true), (6, false), (100, false), (101, false)] {
         assert_eq!(denies(&cache, cost, NOW), denied, "{cost}");
     }
 }
@@ -93,15 +93,18 @@ fn forgets_when_told() {
 }
 
 #[test]
-fn the_denial_of_the_smallest_cost_stays_while_it_lives() {
+fn each_cost_has_a_moment_of_its_own() {
     let mut cache = DenyCache::new(64);
     cache.note(KEY, &denial(2, not_now(30 * MS)));
     cache.note(KEY, &denial(5, not_now(90 * MS)));
-    assert!(denies(&cache, 2, NOW));
-    cache.note(KEY, &Denial { sent_at: later(30 * MS), ..denial(5, not_now(60 * MS)) });
-    assert!(denies(&cache, 5, later(80 * MS)) && !denies(&cache, 4, later(80 * MS)));
-    cache.note(KEY, &Denial { sent_at: later(30 * MS), ..denial(1, not_now(10 * MS)) });
-    assert!(denies(&cache, 1, later(35 * MS)));
+    let retry_after =
+        |cache: &DenyCache, cost| cache.look(KEY, Cost::new(cost), NOW).and_then(|told| told.retry_after());
+    assert_eq!(retry_after(&cache, 2), Some(Span::from_ticks(30 * MS)));
+    assert_eq!(retry_after(&cache, 5), Some(Span::from_ticks(90 * MS)));
+    cache.note(KEY, &denial(2, not_now(40 * MS)));
+    assert_eq!(retry_after(&cache, 2), Some(Span::from_ticks(40 * MS)));
+    cache.forget(KEY);
+    assert_eq!((retry_after(&cache, 2), retry_after(&cache, 5)), (None, None));
 }
 
 #[test]
@@ -135,6 +138,13 @@ fn answers_as_the_limit_does_when_nobody_else_asks() {
         for ms in [0, 1, 17, 49] {
             let ask = Ask::peek(Cost::new(4), later(ms * MS));
             assert_eq!(cache.look(KEY, ask.cost, ask.now), Some(limit.decide(&mut state, ask)), "{ms}");
+        }
+        for cost in [5, 9, 10] {
+            let told = cache.look(KEY, Cost::new(cost), NOW);
+            assert!(
+                told.is_none_or(|told| told == limit.decide(&mut state, Ask::peek(Cost::new(cost), NOW))),
+                "{cost}"
+            );
         }
     }
 }

@@ -16,6 +16,7 @@ pub(super) fn attacks() -> Vec<Attack> {
         quick(HTTP, "a body too large, announced", "413 before it is sent", announced),
         quick(HTTP, "a body too large, in chunks", "413", endless_chunks),
         quick(HTTP, "JSON nested 100,000 deep", "400", nested),
+        quick(HTTP, "JSON lists of 1 MiB", "400", long_lists),
         quick(HTTP, "JSON of the wrong types", "400", wrong_types),
         quick(HTTP, "bytes that are no UTF-8", "400", not_text),
         quick(HTTP, "costs beyond u64, NaN, floats", "400", wrong_costs),
@@ -57,6 +58,24 @@ fn nested(at: &Field) -> Tally {
     let deep = |open: &str| format!(r#"{{"policy": {}"#, open.repeat(NESTED));
     for (what, body) in [("lists", deep("[")), ("objects", deep(r#"{"a":"#)), ("both", deep(r#"[{"a":"#))] {
         tally.see(what, &asked(at, body.as_bytes()), Want::Told("400"));
+    }
+    tally
+}
+
+/// Each element is three bytes of a body, and many more wherever room is made for it.
+fn long_lists(at: &Field) -> Tally {
+    let mut tally = Tally::default();
+    for path in ["/json", "/v1/check"] {
+        for (what, start) in [
+            ("descriptors", r#"{"domain":"hostile","descriptors":[{}"#),
+            ("entries", r#"{"domain":"hostile","descriptors":[{"entries":[{}"#),
+        ] {
+            let body = [start.as_bytes(), &b",{}".repeat((BODY_BYTES_MAX - start.len()) / 3)].concat();
+            let head =
+                format!("POST {path} HTTP/1.1\r\nhost: hostile\r\ncontent-length: {}\r\n\r\n", body.len());
+            let mut raw = Raw::sending(at.address, &[head.as_bytes(), &body].concat());
+            tally.see(&format!("{path}: {what}"), &raw.http(), Want::Told("400"));
+        }
     }
     tally
 }

@@ -34,7 +34,15 @@ pub(super) fn attacks() -> Vec<Attack> {
         both("frames out of place", "an error", out_of_place),
         both("requests against the rules of HTTP/2", "an error", bad_requests),
     ]
-    .concat()
+    .into_iter()
+    .flatten()
+    .chain([quick(
+        Listener::Grpc,
+        "SETTINGS flood over 1,000 calls",
+        "GOAWAY, or closed",
+        settings_over_calls,
+    )])
+    .collect()
 }
 
 /// A request that both listeners understand as far as its head.
@@ -132,6 +140,22 @@ fn settings(at: &Field) -> Tally {
         (0..AT_ONCE).fold(Frames::none(), |frames, _| frames.add(SETTINGS, 0, 0, &[0, 3, 0, 0, 0, 9]));
     let sent = raw.flood(&frames.0, 3_000);
     tally.see("settings", &sent.into(), Want::HeldBack);
+    tally
+}
+
+/// Each change of the windows of streams concerns all that are open.
+fn settings_over_calls(at: &Field) -> Tally {
+    let mut tally = Tally::default();
+    let mut raw = open(at);
+    let calls = streams()
+        .take(AT_ONCE)
+        .fold(Frames::none(), |frames, stream| frames.headers(stream, END_HEADERS, &fields(at)));
+    raw.send_frames(&calls);
+    let sent = flood(&mut raw, at, |frames, stream| {
+        let window = if stream % 4 == 1 { 1 } else { WINDOW_MAX };
+        frames.add(SETTINGS, 0, 0, &[&[0, 4][..], &window.to_be_bytes()].concat())
+    });
+    tally.see("settings", &after(&mut raw, sent), Want::Refused);
     tally
 }
 

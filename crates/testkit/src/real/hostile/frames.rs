@@ -119,6 +119,15 @@ impl Raw {
 
     /// What HTTP/2 makes of a stream, or of all of them: an answer, an error, or a connection that ends.
     pub(super) fn http2(&mut self, stream: u32) -> Seen {
+        self.http2_until(stream, |frame| Some(frame.head()))
+    }
+
+    /// The error that a stream or the connection ends with, whatever was answered before.
+    pub(super) fn http2_error(&mut self, stream: u32) -> Seen {
+        self.http2_until(stream, |_| None)
+    }
+
+    fn http2_until(&mut self, stream: u32, answer: impl Fn(&Frame) -> Option<Seen>) -> Seen {
         let mut pings = 0;
         while pings < PINGS_MAX {
             let frame = match self.frame() {
@@ -130,7 +139,11 @@ impl Raw {
                 RST_STREAM if frame.stream == stream => {
                     return Seen::Refusal(format!("RST_STREAM {}", frame.reason(0)));
                 }
-                HEADERS if frame.stream == stream => return frame.head(),
+                HEADERS if frame.stream == stream => {
+                    if let Some(seen) = answer(&frame) {
+                        return seen;
+                    }
+                }
                 PING if frame.flags & ACK == 0 => {
                     pings += 1;
                     self.send_frames(&Frames::none().add(PING, ACK, 0, &frame.payload));

@@ -1,6 +1,9 @@
 //! gRPC: messages that are cut short, too long, of the wrong shape, or no messages at all.
 
-use super::frames::{DATA, END_HEADERS, END_STREAM, Frames};
+use super::frames::{
+    ACK, DATA, END_HEADERS, END_STREAM, Frames, GOAWAY, HEADERS, INITIAL_WINDOW_SIZE, RST_STREAM, SETTINGS,
+    WINDOW_UPDATE,
+};
 use super::raw::Raw;
 use super::seen::{Seen, Tally, Want};
 use super::{Attack, Field, Listener, quick};
@@ -10,6 +13,12 @@ const PATH: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit
 const TOO_LONG_BYTES: usize = 9 << 20;
 /// What fits into one frame unless the server says otherwise.
 const FRAME_BYTES: usize = 16 << 10;
+/// So many elements of two bytes are nearly as long as a message may be.
+const MANY: usize = 4_100_000;
+/// The longest message twice, as it comes and as a whole, and what the allocator adds.
+const LONG_PEAK_BYTES_MAX: u64 = 64 << 20;
+/// What may be sent before the server says more.
+const WINDOW_BYTES: usize = 65_535;
 /// Deeper than any stack would follow, within what may be sent unasked.
 const NESTED: usize = 60_000;
 
@@ -19,6 +28,7 @@ pub(super) fn attacks() -> Vec<Attack> {
         quick(GRPC, "a call, cut at every byte", "no answer", cut),
         quick(GRPC, "4 GiB announced", "an error at once", announced),
         quick(GRPC, "9 MiB sent", "an error", too_long),
+        quick(GRPC, "8 MiB of descriptors or entries", "an error", too_many).costing(LONG_PEAK_BYTES_MAX),
         quick(GRPC, "wrong protobuf", "an error", wrong_protobuf),
         quick(GRPC, "odd, but protobuf", "an answer", odd_protobuf),
         quick(GRPC, "groups nested 60,000 deep", "an error", nested),
@@ -117,6 +127,57 @@ fn too_long(at: &Field) -> Tally {
         tally.see("9 MiB", &raw.http2(1), Want::Refused);
     }
     tally
+}
+
+/// Each descriptor or entry is two bytes on the wire, and many more wherever room is made for it.
+fn too_many(at: &Field) -> Tally {
+    let mut tally = Tally::default();
+    let descriptors = [0x12, 0].repeat(MANY);
+    let entries = field(2, &[0x0a, 0].repeat(MANY));
+    let bodies: [(&str, Vec<u8>); 4] = [
+        ("descriptors", framed(&descriptors)),
+        ("entries of one descriptor", framed(&entries)),
+        ("descriptors after a group", framed(&[&[0x7b, 0x7c][..], &descriptors].concat())),
+        ("a second message", [framed(&question(b"first")), framed(&descriptors)].concat()),
+    ];
+    for (what, body) in bodies {
+        let mut raw = Raw::sending(at.address, &Frames::opening(&[]).0);
+        raw.send_frames(&call(1));
+        tally.see(what, &send_body(&mut raw, &body), Want::Refused);
+    }
+    tally
+}
+
+/// Sends a body of the first stream as fast as the server's windows widen, and says what is answered.
+fn send_body(raw: &mut Raw, body: &[u8]) -> Seen {
+    let mut windows = [WINDOW_BYTES; 2]; // the connection's, and the stream's
+    let mut parts = body.chunks(FRAME_BYTES).peekable();
+    while let Some(part) = parts.next() {
+        while windows.iter().any(|window| *window < part.len()) {
+            let frame = match raw.frame() {
+                Ok(frame) => frame,
+                Err(seen) => return seen,
+            };
+            match frame.kind {
+                WINDOW_UPDATE => {
+                    let more = frame.payload.iter().fold(0, |sum, byte| sum << 8 | usize::from(*byte));
+                    windows[usize::from(frame.stream > 0)] += more;
+                }
+                SETTINGS if frame.flags & ACK == 0 => {
+                    let size = frame.setting(INITIAL_WINDOW_SIZE).map_or(WINDOW_BYTES, |size| size as usize);
+                    windows[1] += size.saturating_sub(WINDOW_BYTES);
+                }
+                HEADERS | RST_STREAM | GOAWAY => return Seen::Refusal("refused early".to_owned()),
+                _ => {}
+            }
+        }
+        let flags = if parts.peek().is_none() { END_STREAM } else { 0 };
+        raw.send_frames(&Frames::none().add(DATA, flags, 1, part));
+        for window in &mut windows {
+            *window -= part.len();
+        }
+    }
+    raw.http2(1)
 }
 
 fn wrong_protobuf(at: &Field) -> Tally {

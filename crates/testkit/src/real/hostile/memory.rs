@@ -17,6 +17,15 @@ const CONNECTIONS: usize = 8;
 const CALLS: u32 = 1_000;
 /// Calls of a connection at a time that a server lets be none of `ShouldRateLimit`.
 const OTHER_CALLS_MAX: u64 = 16;
+/// Connections that ask about much, whatever the force: one client may hardly have more of them.
+const ASKING: usize = 100;
+/// So many calls of so many descriptors are as much as a server reads at once, and as it takes in one call.
+const CALLS_AT_ONCE: u32 = 34;
+const DESCRIPTORS: usize = 128;
+/// Entries of a descriptor: as many as a server takes.
+const ENTRIES_BYTE: u8 = 32;
+/// Enough for all answers of a connection.
+const WINDOW_BYTES: u32 = 1 << 24;
 /// A field that nearly fills the table that a server keeps for a client.
 const LONG_BYTES: usize = 4_000;
 /// So often it is named in each header: just short of what a header may have.
@@ -48,6 +57,7 @@ pub(super) fn attacks() -> Vec<Attack> {
             "16 taken, the others refused",
             reflections,
         ),
+        quick(GRPC, "100 connections that ask about much at once", "answers, and nothing kept", asked_much),
         patient(GRPC, "a health check whose message never comes", "an error", no_message),
         patient(GRPC, "reflection, a byte of a stream's window a second", "an error", dripped_stream),
         patient(GRPC, "answers, a byte of the connection's window a second", "GOAWAY", dripped_connection),
@@ -136,6 +146,31 @@ fn reflections(at: &Field) -> Tally {
 fn reflection(stream: u32) -> Frames {
     let frames = Frames::none().headers(stream, END_HEADERS, &grpc::fields(REFLECTION));
     frames.add(DATA, 0, stream, &grpc::framed(SYMBOL))
+}
+
+/// Each connection asks about as many descriptors and entries at once as fit what a server reads at once, and stays.
+fn asked_much(at: &Field) -> Tally {
+    let mut tally = Tally::default();
+    let descriptors = [&b"\x0a\x07hostile"[..], &[0x12, 0].repeat(DESCRIPTORS)].concat();
+    let entries = [&[0x12, 2 * ENTRIES_BYTE][..], &[0x0a, 0].repeat(ENTRIES_BYTE.into())].concat();
+    let entries = [&b"\x0a\x07hostile"[..], &entries.repeat(DESCRIPTORS - 8)].concat();
+    let opening = Frames::opening(&[]).add(WINDOW_UPDATE, 0, 0, &WINDOW_BYTES.to_be_bytes());
+    let asked = |frames, call: u32| grpc::ask(frames, 2 * call + 3, &grpc::framed(&descriptors));
+    let many = (0..CALLS_AT_ONCE).fold(Frames::none(), asked);
+    let last = 2 * CALLS_AT_ONCE + 3;
+    let mut raws = Vec::new();
+    for _ in 0..ASKING {
+        let mut raw = Raw::sending(at.address, &opening.0);
+        // The server has read what came before when it has answered this.
+        raw.send_frames(&grpc::ask(Frames::none(), 1, &grpc::framed(&descriptors)));
+        raw.http2(1);
+        raw.send_frames(&many);
+        raw.http2(last - 2);
+        raw.send_frames(&grpc::ask(Frames::none(), last, &grpc::framed(&entries)));
+        tally.see("a connection", &raw.http2(last), Want::Answered);
+        raws.push(raw);
+    }
+    tally
 }
 
 fn no_message(at: &Field) -> Tally {

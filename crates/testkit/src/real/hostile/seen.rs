@@ -30,6 +30,8 @@ pub(super) enum Want {
     Refused,
     /// Told just this: the beginning of a refusal.
     Told(&'static str),
+    /// Told one or the other.
+    ToldEither(&'static str, &'static str),
     /// Closed without an answer.
     Closed,
     /// Answered: it looked worse than it was.
@@ -51,6 +53,9 @@ impl Want {
     fn allows(self, seen: &Seen) -> bool {
         match (self, seen) {
             (Want::Told(what), Seen::Refusal(text)) => text.starts_with(what),
+            (Want::ToldEither(one, other), Seen::Refusal(text)) => {
+                text.starts_with(one) || text.starts_with(other)
+            }
             (Want::Refused, Seen::Refusal(_) | Seen::Closed)
             | (Want::Closed, Seen::Closed)
             | (Want::Answered, Seen::Answer(_))

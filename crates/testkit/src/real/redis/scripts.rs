@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use tollgate_core::{
     Answer, Ask, CallKey, CallWriter, Cost, Decision, Intent, LeaseRest, Limit, Outcome, Refund, Script,
-    SharedLimit, Span, State, Tick, Time, Verb,
+    SettleOnce, SharedLimit, Span, State, Tick, Time, Verb,
 };
 
 use super::client::{RedisClient, Reply};
@@ -88,15 +88,17 @@ impl ScriptCaller {
         let counter = Counter { key, limit, key_hash: 0, around, asks: asks.as_slice() };
         let mut arguments = self.arguments(Some(now_us), &[counter]);
         if let Err(rest) = ask {
-            // The count of asks and the end are those of none.
-            let end = arguments.pop();
-            let count = arguments.iter().position(|argument| argument == b"0").expect("no asks yet");
-            arguments[count] = b"1".to_vec();
-            CallWriter::give_back_lease(limit, rest, |number| {
-                arguments.push(number.to_string().into_bytes());
-            });
-            arguments.extend(end);
+            add_ask(&mut arguments, |put| CallWriter::give_back_lease(limit, rest, put));
         }
+        let arguments: Vec<&[u8]> = arguments.iter().map(Vec::as_slice).collect();
+        numbers(&self.client.command(&arguments))[0]
+    }
+
+    /// Settles a reservation of one key, and gives the four numbers of the answer.
+    pub fn settle(&mut self, now_us: u64, key: &[u8], limit: &SharedLimit, settle: SettleOnce) -> [i64; 4] {
+        let counter = Counter { key, limit, key_hash: 0, around: Time::from_ticks(now_us), asks: &[] };
+        let mut arguments = self.arguments(Some(now_us), &[counter]);
+        add_ask(&mut arguments, |put| CallWriter::settle(limit, settle, put));
         let arguments: Vec<&[u8]> = arguments.iter().map(Vec::as_slice).collect();
         numbers(&self.client.command(&arguments))[0]
     }
@@ -107,6 +109,15 @@ impl ScriptCaller {
         let arguments: Vec<&[u8]> = arguments.iter().map(Vec::as_slice).collect();
         numbers(&self.client.command(&arguments))
     }
+}
+
+/// Adds an ask to a call of one key that has none yet.
+fn add_ask(arguments: &mut Vec<Vec<u8>>, write: impl FnOnce(&mut dyn FnMut(i64))) {
+    let end = arguments.pop();
+    let count = arguments.iter().position(|argument| argument == b"0").expect("no asks yet");
+    arguments[count] = b"1".to_vec();
+    write(&mut |number| arguments.push(number.to_string().into_bytes()));
+    arguments.extend(end);
 }
 
 /// The four numbers for every ask in a script's reply.

@@ -1,6 +1,7 @@
 //! What is sent to ban or to boost a key.
 
 use serde::Deserialize;
+use tollgate::policy::Snapshot;
 
 use super::super::moment;
 use super::super::problem::{Mistake, Problem};
@@ -79,6 +80,31 @@ pub(super) fn is_over(body: &KeyBody, now_ms: i64) -> bool {
 /// What to say of that.
 pub(super) fn over() -> Problem {
     Problem::invalid("`until` is over", "name a moment that is to come")
+}
+
+/// What of a key means nothing at present, most often because it is misspelt.
+pub(super) fn warnings(subject: &KeySubjectBody, act: ActName, snapshot: &Snapshot) -> Vec<String> {
+    let missing = match subject {
+        KeySubjectBody::Policy { policy, .. } => {
+            snapshot.policy(policy).is_none().then(|| format!("there is no policy {policy:?} at present"))
+        }
+        KeySubjectBody::Descriptor { domain, descriptors: [descriptor] } => {
+            let entries: Vec<(&str, &str)> =
+                descriptor.entries.iter().map(|entry| (&*entry.key, &*entry.value)).collect();
+            match snapshot.domain(domain) {
+                None => Some(format!("there is no domain {domain:?} at present")),
+                Some(found) if found.find(&entries).is_none() => {
+                    Some(format!("no rule of domain {domain:?} applies to these entries at present"))
+                }
+                Some(_) => None,
+            }
+        }
+    };
+    let effect = match act {
+        ActName::Ban => "the ban denies only requests that name exactly this",
+        ActName::Boost => "the boost changes nothing until there is one",
+    };
+    missing.map(|missing| format!("{missing}: {effect}")).into_iter().collect()
 }
 
 fn check(subject: &KeySubjectBody) -> Result<(), Problem> {

@@ -72,6 +72,11 @@ impl Record {
         moment_of(&self.fields, EFFECTIVE_AT).is_some_and(|from_ms| from_ms > now_ms)
     }
 
+    /// Whether it will never be in force.
+    pub(super) fn is_over(&self, now_ms: i64) -> bool {
+        moment_of(&self.fields, EXPIRES_AT).is_some_and(|until_ms| until_ms <= now_ms)
+    }
+
     /// What counts at a moment: the record itself, or what was before it, or nothing.
     pub(super) fn in_force(&self, now_ms: i64) -> Option<&Map<String, Value>> {
         let counts = |fields: &&Map<String, Value>| {

@@ -1,8 +1,11 @@
 //! One spelling for each path, so that `//login`, `/x/../login` and `/%6Cogin` meet the rules of `/login`.
 //!
-//! As RFC 3986 6.2.2 and Envoy's `normalize_path` with `merge_slashes` have it, in this order: `\\` becomes `/`; percent-encoded
-//! letters, digits and `-._~` are decoded, and the hexadecimal digits of what stays encoded become upper case; dot segments are
-//! resolved; slashes that follow each other become one. `%2F` stays encoded. The query is not touched.
+//! RFC 3986 6.2.2, in this order: `\\` becomes `/`; percent-encoded octets that a path may have as they are (`pchar` of 3.3) are decoded,
+//! and the hexadecimal digits of the others become upper case; slashes that follow each other become one; dot segments are resolved.
+//! `/`, `?`, `#`, `%`, controls and octets that no path may have stay encoded. The query is not touched.
+//!
+//! Slashes are merged before dots are resolved, as nginx (`merge_slashes`) and Go (`path.Clean`) do it: in `/x//../login`, `..` takes `x`
+//! away, not the empty segment after it.
 
 use std::borrow::Cow;
 
@@ -16,7 +19,7 @@ pub(super) fn normalize(path_and_query: Cow<'_, str>) -> Cow<'_, str> {
     if !path.starts_with(['/', '\\']) || is_normal(path) {
         return path_and_query;
     }
-    let mut normal = merge_slashes(&remove_dot_segments(&decode_unreserved(path)));
+    let mut normal = remove_dot_segments(&merge_slashes(&decode_allowed(path)));
     normal.push_str(rest);
     Cow::Owned(normal)
 }
@@ -26,7 +29,12 @@ fn is_normal(path: &str) -> bool {
     !path.contains(['%', '\\']) && !path.contains("//") && !path.contains("/.")
 }
 
-fn decode_unreserved(path: &str) -> String {
+/// Whether a path may have this octet without encoding it: RFC 3986 3.3, without the slash.
+fn is_allowed(octet: u8) -> bool {
+    octet.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@".contains(&octet)
+}
+
+fn decode_allowed(path: &str) -> String {
     let mut decoded = String::with_capacity(path.len());
     let mut rest = path;
     while let Some(first) = rest.chars().next() {
@@ -35,7 +43,7 @@ fn decode_unreserved(path: &str) -> String {
             (*percent == b'%').then_some(high << 4 | low)
         });
         let length = match octet {
-            Some(octet) if octet.is_ascii_alphanumeric() || b"-._~".contains(&octet) => {
+            Some(octet) if is_allowed(octet) => {
                 decoded.push(char::from(octet));
                 3
             }
@@ -106,6 +114,11 @@ mod tests {
         {
             check(path, "/login");
         }
+        for path in
+            ["/x//../login", "/x///..//login", "/x/y//../../login", "/x\\/../login", "/x//%2e%2E/login"]
+        {
+            check(path, "/login");
+        }
         check("/a/b/..", "/a/");
         check("/a/b/.", "/a/b/");
         check("/..", "/");
@@ -116,7 +129,8 @@ mod tests {
 
     #[test]
     fn what_means_something_else_stays() {
-        check("/a%2fb", "/a%2Fb");
+        check("/a%2fb%3f%23%5c", "/a%2Fb%3F%23%5C");
+        check("/%00%1f%7f%22%3c%7c%ff", "/%00%1F%7F%22%3C%7C%FF");
         check("/a%20b%zz%", "/a%20b%zz%");
         check("/%252e", "/%252e");
         check("/login?next=//x/../y%2e", "/login?next=//x/../y%2e");
@@ -124,6 +138,21 @@ mod tests {
         check("*", "*");
         check("", "");
         check("/\u{e4}%c3%a4", "/\u{e4}%C3%A4");
+    }
+
+    #[test]
+    fn octets_that_a_path_may_have_are_decoded() {
+        check("/%21%24%26%27%28%29%2a%2B%2c%3b%3D%3a%40", "/!$&'()*+,;=:@");
+        check("/login%3bx", "/login;x");
+        for octet in 0..=u8::MAX {
+            let decoded = normalize(format!("/x%{octet:02x}y").into()).into_owned();
+            let expected = if is_allowed(octet) {
+                format!("/x{}y", char::from(octet))
+            } else {
+                format!("/x%{octet:02X}y")
+            };
+            assert_eq!(decoded, expected);
+        }
     }
 
     #[test]

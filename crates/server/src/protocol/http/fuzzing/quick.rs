@@ -42,7 +42,7 @@ fn talk<'a>(
     let (stopper, mut pieces) = (Stopper::new(), Pieces::new(sent, lengths));
     let peer = Peer { address: SocketAddr::from((Ipv4Addr::LOCALHOST, 4711)) };
     with_router(|gate, router| {
-        let service = Service { gate: Arc::clone(gate), router };
+        let service = Service { gate: Arc::clone(gate), router, client: None };
         block_on(serve(Stream::new(&mut pieces, peer), service, stopper.drain()));
     });
     read_all(pieces.written())

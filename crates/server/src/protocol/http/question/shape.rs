@@ -11,19 +11,16 @@ use std::time::Duration;
 use axum::Json;
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
-use serde::de::{DeserializeOwned, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeOwned, Deserializer, Error, MapAccess, Visitor};
 use tollgate::core::{Span, Tick};
 use tollgate::policy::Unit;
 
 use crate::protocol::http::problem::Problem;
+pub(super) use crate::protocol::up_to::UpTo;
 
 /// An object, and nothing that could be read as one.
 #[derive(Debug)]
 pub(crate) struct Object<T>(pub(crate) T);
-
-/// A list of at most so many.
-#[derive(Debug)]
-pub(super) struct UpTo<const MAX: usize, T>(pub(super) Vec<T>);
 
 /// A number of units.
 #[derive(Clone, Copy, Debug)]
@@ -89,33 +86,6 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
         }
 
         deserializer.deserialize_map(OfObject(PhantomData))
-    }
-}
-
-impl<'de, const MAX: usize, T: Deserialize<'de>> Deserialize<'de> for UpTo<MAX, T> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<UpTo<MAX, T>, D::Error> {
-        struct OfList<const MAX: usize, T>(PhantomData<T>);
-
-        impl<'de, const MAX: usize, T: Deserialize<'de>> Visitor<'de> for OfList<MAX, T> {
-            type Value = UpTo<MAX, T>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, "a list of at most {MAX}")
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<UpTo<MAX, T>, A::Error> {
-                let mut items = Vec::new();
-                while let Some(item) = list.next_element()? {
-                    if items.len() == MAX {
-                        return Err(A::Error::custom(format_args!("this list is longer than {MAX}")));
-                    }
-                    items.push(item);
-                }
-                Ok(UpTo(items))
-            }
-        }
-
-        deserializer.deserialize_seq(OfList(PhantomData))
     }
 }
 

@@ -58,6 +58,23 @@ fn usual_requests_are_found_whole() {
     }
 }
 
+#[tokio::test]
+async fn buffers_beyond_the_first_are_charged_to_the_account() {
+    for (lent_bytes_max, is_kept) in [(0, false), (1 << 20, true)] {
+        let listener = tokio::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let mut client = tokio::net::TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (server, address) = listener.accept().await.unwrap();
+        let room = Arc::new(crate::room::Room::new(1, lent_bytes_max));
+        let mut stream = Stream::plain(server, Peer { address }, room);
+        let unfinished = request("", &"x".repeat(BODY_BYTES_MAX));
+        client.write_all(&unfinished.as_bytes()[..BODY_BYTES_MAX]).await.unwrap();
+        let stopper = Stopper::new();
+        let (gate, mut drain) = (gate(), stopper.drain());
+        let ended = timeout(Duration::from_millis(200), serve(&mut stream, &gate, &mut drain)).await;
+        assert_eq!(ended.is_err(), is_kept, "{lent_bytes_max} to lend");
+    }
+}
+
 #[test]
 fn what_is_unusual_is_not_touched() {
     let long = "x".repeat(BODY_BYTES_MAX + 1);

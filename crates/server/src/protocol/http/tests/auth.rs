@@ -10,9 +10,9 @@ use insta::assert_snapshot;
 use proptest::prelude::*;
 use tollgate::policy::Source;
 
-use super::{empty_gate, send};
+use super::{empty_gate, engine_settings, send};
 use crate::fuzzing::at_once;
-use crate::gate::Gate;
+use crate::gate::{Gate, GateSettings, PathForm};
 use crate::protocol::http::auth::answer;
 use crate::stream::Peer;
 
@@ -93,6 +93,23 @@ async fn a_denial_says_when_to_come_back() {
     assert_eq!(heads[0].1, "");
     let denial: serde_json::Value = serde_json::from_str(&heads[2].1).unwrap();
     assert_eq!((&denial["code"], &denial["scope"]), (&"rate_limited".into(), &"per-user".into()));
+}
+
+#[tokio::test]
+async fn spellings_of_a_path_meet_its_rule_where_paths_are_normalized() {
+    for (path_form, expected) in [(PathForm::Normalized, 429), (PathForm::AsSent, 200)] {
+        let settings = GateSettings { engine: engine_settings(), path_form, ..GateSettings::default() };
+        let gate = Arc::new(Gate::new(settings).unwrap());
+        gate.load(&[Source::new("0.yaml", SHOP)]).unwrap();
+        gate.set_ready(true);
+        let asked = async |path| {
+            status(&gate, "/v1/auth", &[("x-forwarded-uri", path), ("x-forwarded-method", "POST")]).await
+        };
+        assert_eq!(asked("/login").await, 429);
+        for path in ["//login", "/x/../login", "/%6Cogin"] {
+            assert_eq!(asked(path).await, expected, "{path} {path_form:?}");
+        }
+    }
 }
 
 #[tokio::test]

@@ -53,7 +53,7 @@ async fn an_estimate_is_taken_and_the_real_cost_takes_its_place() {
     let (status, answer) = ask(&gate, "/v1/settle", settle.clone()).await;
     assert_eq!(status, 200);
     assert_snapshot!(without_times(answer), @r#"
-    {"reserved":100,"charged":40,"returned":60,"booked":0,"decisions":[
+    {"reserved":100,"charged":40,"returned":60,"booked":0,"pending":false,"decisions":[
     {"policy":"tokens","rule":"tokens","title":"tokens","enforcement":"refund","allowed":true,"cost":60,"limit":1000,"remaining":960,"quota":1000,"window":864000000,"retry_after":null,"reset_after":"TIME"}]}
     "#);
     assert_eq!(left(&gate).await, json!(960));
@@ -128,7 +128,8 @@ async fn how_long_it_is_open() {
 async fn what_is_wrong_is_said() {
     let gate = gate();
     let name = reserve(&gate, tokens(1)).await;
-    let unknown = format!("00{}", &name[2..]);
+    let first = if name.starts_with('0') { '1' } else { '0' };
+    let unknown = format!("{first}{}", &name[1..]);
     let settle = |reservation: &str| format!(r#"{{"reservation": "{reservation}", "cost": 1}}"#);
     let cases = [
         ("/v1/reserve", r#"{"policy": "tokens", "key": "a", "expires_in": "soon"}"#.to_owned()),
@@ -223,7 +224,12 @@ fn bounded(reservations: ReservationSettings) -> Arc<Gate> {
 
 #[tokio::test]
 async fn a_key_at_its_bound_is_told_so_and_others_still_reserve() {
-    let gate = bounded(ReservationSettings { open_max: 8, key_parts: 4, ..ReservationSettings::default() });
+    let gate = bounded(ReservationSettings {
+        open_max: 8,
+        key_parts: 4,
+        tenant_parts: 1,
+        ..ReservationSettings::default()
+    });
     for _ in 0..2 {
         reserve(&gate, tokens(10)).await;
     }
@@ -243,7 +249,12 @@ async fn a_key_at_its_bound_is_told_so_and_others_still_reserve() {
 
 #[tokio::test]
 async fn beyond_the_bound_nothing_is_taken() {
-    let gate = bounded(ReservationSettings { open_max: 2, key_parts: 1, ..ReservationSettings::default() });
+    let gate = bounded(ReservationSettings {
+        open_max: 2,
+        key_parts: 1,
+        tenant_parts: 1,
+        ..ReservationSettings::default()
+    });
     for _ in 0..2 {
         reserve(&gate, tokens(10)).await;
     }

@@ -1,13 +1,18 @@
 //! Who is answered where tokens are wanted.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Body;
 use http::Request;
+use tollgate::policy::Source;
 
 use super::{gate, send};
 use crate::access::{Access, Attempts, TEST_CLIENT, TokenSettings, TokenSource};
+use crate::drain::Stopper;
 use crate::gate::Gate;
+use crate::protocol::http::{Service, serve};
+use crate::stream::{Peer, Stream};
 
 const TOKEN: &str = "0123456789abcdef";
 const QUESTION: &str = r#"{"policy": "search", "key": "ann"}"#;
@@ -159,6 +164,27 @@ async fn what_a_token_may_not_do_is_refused_and_charges_nothing() {
 }
 
 #[tokio::test]
+async fn a_token_without_the_scope_check_releases_nothing() {
+    let access = Access::of_lines("0123456789abcdef scopes=reserve\nfedcba9876543210");
+    let gate = Arc::new(Arc::into_inner(gate()).unwrap().with_access(access));
+    let ask = async |token: &str, path: &str, body: String| {
+        let request = Request::post(path).header("x-tollgate-token", token);
+        let (head, body) = send(&gate, request.body(Body::from(body)).unwrap()).await;
+        (head.status().as_u16(), serde_json::from_str::<serde_json::Value>(&body).unwrap())
+    };
+    let upload = r#"{"policy": "uploads", "key": "k"}"#.to_owned();
+    let (status, acquired) = ask("fedcba9876543210", "/v1/acquire", upload.clone()).await;
+    assert_eq!(status, 200, "{acquired}");
+    let release = format!(r#"{{"lease": {}}}"#, acquired["lease"]);
+    let (status, refused) = ask("0123456789abcdef", "/v1/release", release.clone()).await;
+    assert_eq!((status, &refused["error"]["message"]), (403, &"this token lacks the scope `check`".into()));
+    let (status, denied) = ask("fedcba9876543210", "/v1/acquire", upload).await;
+    assert_eq!(status, 429, "the permit is still held: {denied}");
+    let (status, released) = ask("fedcba9876543210", "/v1/release", release).await;
+    assert_eq!(status, 200, "{released}");
+}
+
+#[tokio::test]
 async fn a_proxy_with_the_wrong_scope_is_told_that_it_is_its_own_fault() {
     let gate = Arc::new(Arc::into_inner(gate()).unwrap().with_access(Access::of_lines(SCOPED)));
     for (policy, status) in [("search", 200), ("tokens", 500)] {
@@ -168,6 +194,54 @@ async fn a_proxy_with_the_wrong_scope_is_told_that_it_is_its_own_fault() {
         assert_eq!(head.status().as_u16(), status, "{body}");
         assert_eq!(body.contains("proxy_forbidden"), status == 500, "{body}");
     }
+}
+
+#[tokio::test]
+async fn a_bounded_token_learns_no_names_of_other_policies() {
+    let lines = "0123456789abcdef policies=search,nosuch*";
+    let gate = Arc::new(Arc::into_inner(gate()).unwrap().with_access(Access::of_lines(lines)));
+    let expected = "unknown policy \"nosuch\"; it could be search";
+    let body = r#"{"policy": "nosuch", "key": "k", "cost": 1}"#;
+    for path in ["/v1/check", "/v1/peek", "/v1/acquire", "/v1/reserve"] {
+        assert_eq!(ask_scoped(&gate, path, body).await, (404, expected.to_owned()), "{path}");
+    }
+    let request = Request::get("/v1/auth?policy=nosuch").header("x-tollgate-token", TOKEN);
+    let (_, body) = send(&gate, request.body(Body::empty()).unwrap()).await;
+    assert!(body.contains(r#""unknown policy \"nosuch\"; it could be search""#), "{body}");
+}
+
+#[tokio::test]
+async fn a_bounded_token_learns_no_names_of_other_domains() {
+    let file =
+        |name: &str| format!("domain: {name}\nforward_auth: [{{actions: [{{remote_address: {{}}}}]}}]\n");
+    let ask = async |domains: &[&str], scope: &str, query: &str| {
+        let gate = Arc::into_inner(super::empty_gate()).unwrap();
+        let gate = Arc::new(gate.with_access(Access::of_lines(&format!("0123456789abcdef {scope}"))));
+        let files: Vec<String> = domains.iter().map(|name| file(name)).collect();
+        let sources: Vec<Source> = domains
+            .iter()
+            .zip(&files)
+            .map(|(name, file)| Source::new(format!("{name}.yaml"), file))
+            .collect();
+        gate.load(&sources).unwrap();
+        let request = Request::get(format!("/v1/auth{query}")).header("x-tollgate-token", TOKEN);
+        let (head, body) = send(&gate, request.body(Body::empty()).unwrap()).await;
+        let told: serde_json::Value = serde_json::from_str(&body).unwrap_or_default();
+        let message = told["error"]["message"].as_str().unwrap_or_default();
+        let (message, _advice) = message.split_once(": the proxy has to").unwrap_or((message, ""));
+        (head.status().as_u16(), message.to_owned())
+    };
+    let refused = |name: &str| (500, format!("this token may not use the domain \"{name}\""));
+    let both = ["secret", "shop"];
+    assert_eq!(ask(&both, "domains=shop", "?domain=secret").await, refused("secret"));
+    assert_eq!(ask(&both, "domains=shop", "?domain=nosuch").await, refused("nosuch"), "the same answer");
+    let unknown = |rest: &str| (400, format!("unknown domain \"shop-2\"{rest}"));
+    assert_eq!(ask(&both, "domains=shop*", "?domain=shop-2").await, unknown(": it could be shop"));
+    assert_eq!(ask(&["secret"], "domains=shop*", "?domain=shop-2").await, unknown(""));
+    assert_eq!(ask(&both, "domains=shop", "").await.0, 200, "one is left that can be meant");
+    let none = (500, "this token may not use any domain that has `forward_auth`".to_owned());
+    assert_eq!(ask(&both, "domains=other", "").await, none);
+    assert_eq!(ask(&["secret"], "domains=other", "").await, none);
 }
 
 #[tokio::test]
@@ -216,4 +290,30 @@ async fn a_connection_is_closed_after_ten_wrong_tokens_and_a_new_one_is_not() {
     let second = attempts();
     assert_eq!(ask(&second, TOKEN).await, (200, false), "on a new one it is");
     assert_eq!(ask(&second, "fedcba9876543210").await, (401, true), "which may be wrong once");
+}
+
+#[tokio::test]
+async fn a_connection_of_http_2_that_guesses_gets_goaway() {
+    let (near, far) = tokio::io::duplex(64 << 10);
+    let (stopper, peer) = (Stopper::new(), Peer { address: (TEST_CLIENT, 1).into() });
+    let served = serve(Stream::new(far, peer), Service::new(guarded()), stopper.drain());
+    let guesses = async {
+        let (mut client, connection) = h2::client::handshake(near).await.unwrap();
+        tokio::spawn(connection);
+        for _ in 0..10 {
+            let request = Request::post("http://localhost/v1/peek").header("x-tollgate-token", "wrong");
+            client = client.ready().await.unwrap();
+            let (answer, _) = client.send_request(request.body(()).unwrap(), true).unwrap();
+            assert_eq!(answer.await.unwrap().status(), 401);
+        }
+        loop {
+            match client.ready().await {
+                Ok(ready) => client = ready,
+                Err(error) => return error,
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let ((), error) = tokio::join!(served, guesses);
+    assert!(error.is_go_away() && error.is_remote(), "{error:?}");
 }

@@ -13,7 +13,8 @@ use tollgate::{Request, Subject, Throttle};
 
 use super::super::reply::Replies;
 use super::gaps::Missing;
-use super::{Session, policy, throttle};
+use super::{Session, policy, scope_of, throttle};
+use crate::access::narrowed;
 use crate::metrics::Protocol;
 
 /// So many calls wait at most.
@@ -78,6 +79,7 @@ impl Session<'_> {
         if self.gate.is_sharing() {
             return self.settle_shared(replies);
         }
+        let scope = scope_of(self.admitted.as_ref());
         let Pending { throttles, decisions, checks, text } = &mut self.pending;
         if !throttles.is_empty() {
             self.gate.decide_throttles(throttles, decisions);
@@ -91,7 +93,7 @@ impl Session<'_> {
                 checks.iter().map(|check| check.request(text)).collect();
             self.gate.decide_batch(&requests, Protocol::Resp, |_, answer| match answer {
                 Ok(verdict) => policy::put_answer(verdict, replies),
-                Err(error) => replies.error(format_args!("ERR {error}")),
+                Err(error) => replies.error(format_args!("ERR {}", narrowed(scope, error.clone()))),
             });
             drop(requests);
             checks.clear();
@@ -109,7 +111,10 @@ impl Session<'_> {
         for check in &checks {
             match self.gate.begin(&check.request(&text), Protocol::Resp) {
                 Ok(begun) => self.put_or_wait(Missing::Check(begun), replies),
-                Err(error) => replies.error(format_args!("ERR {error}")),
+                Err(error) => {
+                    let error = narrowed(scope_of(self.admitted.as_ref()), error);
+                    replies.error(format_args!("ERR {error}"));
+                }
             }
         }
         text.clear();

@@ -2,7 +2,8 @@
 //!
 //! Five integers come back: allowed (1 or 0), the limit, what remains, and in milliseconds how long to wait and when all is back.
 //! Who is allowed waits before going on: 0, unless the limit is a queue. Who is denied waits before asking again: -1 if that is
-//! never, or nobody knows. Where nothing limits, or only in shadow mode, limit and remaining are -1. An acquired lease is a sixth element.
+//! never, or nobody knows. Where nothing limits, or only in shadow mode, limit and remaining are -1; where an operator has banned the
+//! key, -2. An acquired lease is a sixth element.
 
 use std::str::from_utf8;
 
@@ -13,14 +14,17 @@ use tollgate::{Lease, NotALease, ReleaseError, Request, RequestError, Subject, V
 use super::super::frame::Arguments;
 use super::super::reply::Replies;
 use super::gaps::Missing;
-use super::{Session, integer, units};
-use crate::access::{Forbidden, Verb};
+use super::{Session, integer, scope_of, units};
+use crate::access::{Forbidden, Verb, narrowed};
 use crate::headers::Advice;
 use crate::metrics::Protocol;
 
 const NANOSECONDS_PER_MILLISECOND: u64 = 1_000_000;
 /// How many integers an answer has.
 const ANSWER_LENGTH: usize = 5;
+/// What stands for the limit and for what remains where nothing limits, and where the key is banned.
+const NO_LIMIT: i64 = -1;
+const BANNED: i64 = -2;
 
 /// Why a call has no answer.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -34,7 +38,7 @@ enum BadCall {
     #[error(transparent)]
     Lease(#[from] NotALease),
     #[error(transparent)]
-    Request(#[from] RequestError),
+    Request(RequestError),
     #[error(transparent)]
     Release(#[from] ReleaseError),
     #[error(transparent)]
@@ -58,14 +62,14 @@ pub(super) fn put_answer(verdict: &Verdict, replies: &mut Replies) {
 
 pub(super) fn peek(session: &mut Session<'_>, arguments: Arguments<'_>, replies: &mut Replies) {
     let begun = permitted(session, arguments)
-        .and_then(|request| Ok(session.gate.begin(&request.peek(), Protocol::Resp)?))
+        .and_then(|request| session.told(session.gate.begin(&request.peek(), Protocol::Resp)))
         .map(Missing::Check);
     answer_or_error(session, begun, replies);
 }
 
 pub(super) fn acquire(session: &mut Session<'_>, arguments: Arguments<'_>, replies: &mut Replies) {
     let begun = permitted(session, arguments)
-        .and_then(|request| Ok(session.gate.begin_hold(&request, Protocol::Resp)?))
+        .and_then(|request| session.told(session.gate.begin_hold(&request, Protocol::Resp)))
         .map(Missing::Hold);
     answer_or_error(session, begun, replies);
 }
@@ -89,6 +93,13 @@ pub(super) fn release(session: &mut Session<'_>, arguments: Arguments<'_>, repli
     let released =
         lease.and_then(|lease| Ok(session.gate.begin_release(&lease, Protocol::Resp)?)).map(Missing::Release);
     answer_or_error(session, released, replies);
+}
+
+impl Session<'_> {
+    /// An answer of the gate, with what the client is told of its error.
+    fn told<T>(&self, answer: Result<T, RequestError>) -> Result<T, BadCall> {
+        answer.map_err(|error| BadCall::Request(narrowed(scope_of(self.admitted.as_ref()), error)))
+    }
 }
 
 fn answer_or_error<'g>(
@@ -143,11 +154,13 @@ fn text<'a>(arguments: Arguments<'a>, index: usize, what: &'static str) -> Resul
 fn put(verdict: &Verdict, length: usize, replies: &mut Replies) {
     let decision = Advice::of(verdict).map(|advice| advice.ruling().decision);
     let wait = if verdict.allowed() { Some(verdict.wait()) } else { verdict.retry_after() };
-    let reset_after = decision.map_or(Some(Span::ZERO), |decision| decision.reset_after);
+    let banned_for = verdict.banned_until().map(|until| until.since(verdict.now()));
+    let without = if banned_for.is_some() { BANNED } else { NO_LIMIT };
+    let reset_after = decision.map_or(banned_for.or(Some(Span::ZERO)), |decision| decision.reset_after);
     replies.array(length);
     replies.integer(i64::from(verdict.allowed()));
-    replies.integer(decision.map_or(-1, |decision| integer(decision.limit)));
-    replies.integer(decision.map_or(-1, |decision| integer(decision.remaining)));
+    replies.integer(decision.map_or(without, |decision| integer(decision.limit)));
+    replies.integer(decision.map_or(without, |decision| integer(decision.remaining)));
     replies.integer(wait.map_or(-1, milliseconds));
     replies.integer(reset_after.map_or(-1, milliseconds));
 }

@@ -2,7 +2,7 @@
 //!
 //! The caller brings its limit with every call: `count` units per `period` seconds, and `max_burst` more at once. Five integers come
 //! back: whether the call is limited, the limit, what remains, and in seconds when to try again (-1: now, or never) and when all is
-//! back. Seconds are rounded as redis-cell rounds them: up, but less than a millisecond counts as nothing.
+//! back (-1: not known). Seconds are rounded as redis-cell rounds them: up, but less than a millisecond counts as nothing.
 
 #[cfg(test)]
 mod tests;
@@ -10,7 +10,7 @@ mod tests;
 use std::time::Duration;
 
 use thiserror::Error;
-use tollgate::core::{Decision, Limit, LimitError, Rate, Span, Tick, TokenBucket};
+use tollgate::core::{Decision, Limit, LimitError, Outcome, Rate, Span, Tick, TokenBucket};
 
 use super::super::frame::Arguments;
 use super::super::reply::Replies;
@@ -19,6 +19,10 @@ use crate::access::Scope;
 
 /// The longest period, and the longest time that a bucket may take to fill: 146 years.
 const SECONDS_MAX: u64 = Span::MAX.ticks() / 1_000_000_000;
+
+/// What a call waits that is denied because there is no memory to count its key. Nothing says when there will be, and
+/// clients of redis-cell take -1 for no wait.
+const BUSY_S: i64 = 1;
 
 /// Why a call has no answer.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -120,11 +124,16 @@ fn limit(max_burst: u64, count: u64, period: u64) -> Result<Limit, BadCall> {
 }
 
 fn answer(decision: &Decision) -> [i64; 5] {
+    let retry_after_s = match decision.outcome {
+        Outcome::Allowed { .. } | Outcome::Never => -1,
+        Outcome::NotNow { retry_after } => seconds(retry_after),
+        Outcome::Busy => BUSY_S,
+    };
     [
         i64::from(!decision.is_allowed()),
         integer(decision.limit),
         integer(decision.remaining),
-        decision.retry_after().map_or(-1, seconds),
+        retry_after_s,
         decision.reset_after.map_or(-1, seconds),
     ]
 }

@@ -41,6 +41,9 @@ pub(in super::super) struct Outward {
     out: Vec<u8>,
     /// Whole frames that wait for the window to widen, the first of them with data.
     waiting: Vec<u8>,
+    /// How much of that list was sent and is still in it. Were it taken out at once, a client that widens its window byte by byte would
+    /// have all that waits moved for each of them.
+    waiting_start: usize,
     /// How much data is in them.
     waiting_bytes: i64,
     /// How much data could be sent after it had waited.
@@ -65,6 +68,7 @@ impl Default for Outward {
             has_begun: false,
             out: Vec::new(),
             waiting: Vec::new(),
+            waiting_start: 0,
             waiting_bytes: 0,
             moved_bytes: 0,
             begun: Vec::new(),
@@ -96,7 +100,7 @@ impl Outward {
 
     /// Whether h2 has more to say than the client takes, so that it should not be asked for more.
     pub(in super::super) fn is_full(&self) -> bool {
-        self.waiting.len() + self.begun.len() >= WAITING_BYTES_MAX
+        self.waiting.len() - self.waiting_start + self.begun.len() >= WAITING_BYTES_MAX
     }
 
     /// Something that waits for the client to widen its window: how much data that had waited could be sent so far.
@@ -235,7 +239,7 @@ impl Outward {
     }
 
     fn send_waiting(&mut self) {
-        let mut sent = 0;
+        let mut sent = self.waiting_start;
         while let Some(head) = self.waiting.get(sent..).and_then(Head::read) {
             let (start, length) = (sent + HEADER_BYTES, head.length as usize);
             let Some(payload) = self.waiting.get(start..start + length) else { break };
@@ -263,8 +267,12 @@ impl Outward {
             self.waiting[sent..sent + HEADER_BYTES].copy_from_slice(&head);
             break;
         }
-        self.waiting.drain(..sent);
-        self.waiting.shrink_to(KEPT_BYTES);
+        self.waiting_start = sent;
+        if 2 * sent >= self.waiting.len() {
+            self.waiting.drain(..sent);
+            self.waiting.shrink_to(KEPT_BYTES);
+            self.waiting_start = 0;
+        }
     }
 
     /// Where a frame without data goes that belongs to a stream. What waits is not overtaken: it may be of the same stream.

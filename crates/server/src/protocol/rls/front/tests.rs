@@ -36,7 +36,8 @@ impl Wire {
 
     /// A connection that shares an account with others.
     fn within(room: Room, gate: Arc<Gate>) -> Wire {
-        let (account, attempts) = (Account::new(&Arc::new(room)), Arc::new(Attempts::new(TEST_CLIENT)));
+        let (account, attempts) =
+            (Account::open(&Arc::new(room)).unwrap(), Arc::new(Attempts::new(TEST_CLIENT)));
         let front = Front::new(Arc::clone(&gate), attempts, account);
         let mut wire = Wire { front, batch: Batch::default(), gate };
         let opening = [PREFACE.as_slice(), &frame(kind::SETTINGS, 0, 0, &[])].concat();
@@ -420,6 +421,8 @@ fn violations() {
     let long =
         [begun.clone(), frame(kind::CONTINUATION, 0, 1, &vec![0; PAYLOAD_BYTES_MAX]).repeat(4)].concat();
     let update = |stream, bytes: u32| frame(kind::WINDOW_UPDATE, 0, stream, &bytes.to_be_bytes());
+    // h2 is still to answer it.
+    let ended = [other_call(1), data(1, END, &[])].concat();
     let cases = [
         (frame(kind::PING, 0, 0, &vec![0; PAYLOAD_BYTES_MAX + 1]), code::FRAME_SIZE_ERROR),
         (frame(kind::HEADERS, flag::END_HEADERS, 2, &block(&FIELDS)), code::PROTOCOL_ERROR),
@@ -441,6 +444,16 @@ fn violations() {
         (update(1, 1), code::PROTOCOL_ERROR),
         (update(0, 0x7fff_ffff), code::FLOW_CONTROL_ERROR),
         (frame(kind::WINDOW_UPDATE, 0, 0, &[1]), code::FRAME_SIZE_ERROR),
+        (frame(kind::SETTINGS, 0, 1, &[]), code::PROTOCOL_ERROR),
+        (frame(kind::SETTINGS, 0, 0, &[0; 5]), code::FRAME_SIZE_ERROR),
+        (frame(kind::SETTINGS, flag::ACK, 0, &[0; 6]), code::FRAME_SIZE_ERROR),
+        (frame(kind::PING, 0, 1, &[0; 8]), code::PROTOCOL_ERROR),
+        (frame(kind::PING, 0, 0, &[0; 7]), code::FRAME_SIZE_ERROR),
+        (frame(kind::PUSH_PROMISE, flag::END_HEADERS, 1, &[0; 4]), code::PROTOCOL_ERROR),
+        (frame(kind::PRIORITY, 0, 0, &[0; 5]), code::PROTOCOL_ERROR),
+        (frame(kind::PRIORITY, 0, 1, &[0; 4]), code::FRAME_SIZE_ERROR),
+        ([ended.clone(), data(1, 0, &[])].concat(), code::STREAM_CLOSED),
+        ([ended, headers(1, &[("t", "v")])].concat(), code::STREAM_CLOSED),
     ];
     for (at, (sent, code)) in cases.into_iter().enumerate() {
         let mut wire = wire();
@@ -451,6 +464,12 @@ fn violations() {
     }
     // As many pieces as may be are none.
     wire().send(&continued(BLOCK_PIECES_MAX - 1)).unwrap();
+    for first in [question(1), frame(kind::SETTINGS, flag::ACK, 0, &[]), frame(kind::PING, 0, 0, &[0; 8])] {
+        let account = Account::open(&Arc::new(Room::unbounded())).unwrap();
+        let mut front = Front::new(gate(RULES), Arc::new(Attempts::new(TEST_CLIENT)), account);
+        let taken = front.take(&[PREFACE.as_slice(), &first].concat(), &mut Batch::default());
+        assert_eq!(taken, Err(Violation(code::PROTOCOL_ERROR)), "settings come first");
+    }
 }
 
 #[test]
@@ -520,4 +539,29 @@ fn no_memory_is_taken_for_questions_like_those_before() {
     };
     let allocated: Vec<u64> = (0..4).map(|_| ask(&mut wire)).collect();
     assert_eq!(allocated.last(), Some(&0), "{allocated:?}");
+}
+
+/// Changes the windows of all streams.
+fn window_setting(bytes: u16) -> Vec<u8> {
+    let [high, low] = bytes.to_be_bytes();
+    frame(kind::SETTINGS, 0, 0, &[0, 4, 0, 0, high, low])
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_flood_of_settings_ends_the_connection() {
+    let mut wire = wire();
+    // The first settings of all count as well.
+    for bytes in 1..32 {
+        wire.send(&window_setting(bytes)).unwrap();
+    }
+    assert_eq!(wire.send(&window_setting(32)), Err(Violation(code::ENHANCE_YOUR_CALM)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_may_change_its_settings_now_and_then() {
+    let mut wire = wire();
+    for bytes in 0..1_000 {
+        wire.send(&window_setting(bytes)).unwrap();
+        tokio::time::advance(std::time::Duration::from_millis(50)).await;
+    }
 }

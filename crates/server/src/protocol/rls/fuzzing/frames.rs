@@ -40,8 +40,10 @@ struct Talk {
 
 fn talk(sent: &[u8], mut lengths: Lengths) -> Talk {
     with_gate(|gate| {
-        let (account, attempts) =
-            (Account::new(&Arc::new(Room::unbounded())), Arc::new(Attempts::new(TEST_CLIENT)));
+        let (account, attempts) = (
+            Account::open(&Arc::new(Room::unbounded())).expect("no limits"),
+            Arc::new(Attempts::new(TEST_CLIENT)),
+        );
         let (mut front, mut batch, mut talk) =
             (Front::new(Arc::clone(gate), attempts, account), Batch::default(), Talk::default());
         let (mut kept, mut unsent) = ([PREFACE.as_slice(), &SETTINGS].concat(), sent);

@@ -7,7 +7,9 @@ use std::marker::PhantomData;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, Unexpected, Visitor};
 
+use crate::protocol::rls::decode::{DESCRIPTORS_MAX, ENTRIES_MAX};
 use crate::protocol::rls::wire::{self, RateLimitUnit};
+use crate::protocol::up_to::UpTo;
 
 /// Reads a request. Nothing may follow it, and every field must be known.
 pub(super) fn request(body: &[u8]) -> serde_json::Result<wire::RateLimitRequest> {
@@ -23,7 +25,7 @@ pub(super) fn request(body: &[u8]) -> serde_json::Result<wire::RateLimitRequest>
 #[serde(deny_unknown_fields)]
 struct Request {
     domain: Option<String>,
-    descriptors: Option<Vec<Object<Descriptor>>>,
+    descriptors: Option<UpTo<DESCRIPTORS_MAX, Object<Descriptor>>>,
     #[serde(rename = "hitsAddend", alias = "hits_addend")]
     hits_addend: Option<Number<u32>>,
 }
@@ -31,7 +33,7 @@ struct Request {
 #[derive(serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Descriptor {
-    entries: Option<Vec<Object<Entry>>>,
+    entries: Option<UpTo<ENTRIES_MAX, Object<Entry>>>,
     limit: Option<Object<OwnLimit>>,
     #[serde(rename = "hitsAddend", alias = "hits_addend")]
     hits_addend: Option<Number<u64>>,
@@ -54,8 +56,9 @@ struct OwnLimit {
     unit: Option<Unit>,
 }
 
-fn list<T, U>(objects: Option<Vec<Object<T>>>, convert: impl Fn(T) -> U) -> Vec<U> {
-    objects.into_iter().flatten().map(|Object(object)| convert(object)).collect()
+fn list<const MAX: usize, T, U>(objects: Option<UpTo<MAX, Object<T>>>, convert: impl Fn(T) -> U) -> Vec<U> {
+    let objects = objects.map_or_else(Vec::new, |UpTo(objects)| objects);
+    objects.into_iter().map(|Object(object)| convert(object)).collect()
 }
 
 fn descriptor(descriptor: Descriptor) -> wire::RateLimitDescriptor {

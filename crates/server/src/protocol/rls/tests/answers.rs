@@ -1,5 +1,8 @@
 //! Every row of the table of answers that envoyproxy/ratelimit's users rely on.
 
+use tollgate::core::Span;
+use tollgate::{KeyAct, KeyActKind, KeySubject};
+
 use super::*;
 
 const RULES: &str = r"
@@ -61,7 +64,8 @@ fn under_and_over() {
     let gate = gate(RULES);
     check(&gate, &message(&[of("two")]), "OK | OK 1 of 2/MINUTE 30s");
     check(&gate, &message(&[of("two")]), "OK | OK 0 of 2/MINUTE 30s");
-    check(&gate, &message(&[of("two")]), "OVER_LIMIT | OVER_LIMIT 0 of 2/MINUTE 30s");
+    // When it is admitted: later than the end of the window.
+    check(&gate, &message(&[of("two")]), "OVER_LIMIT | OVER_LIMIT 0 of 2/MINUTE 60s");
 }
 
 #[test]
@@ -97,8 +101,8 @@ fn quotas_deny_only_together() {
     let both = message(&[of("quota_a"), of("quota_b")]);
     check(&gate, &both, "OK | OK 0 of 1/MINUTE 30s | OK 1 of 2/MINUTE 30s");
     check(&gate, &both, "OK | OVER_LIMIT 0 of 1/MINUTE 30s | OK 0 of 2/MINUTE 30s");
-    check(&gate, &both, "OVER_LIMIT | OVER_LIMIT 0 of 1/MINUTE 30s | OVER_LIMIT 0 of 2/MINUTE 30s");
-    check(&gate, &message(&[of("quota_a")]), "OVER_LIMIT | OVER_LIMIT 0 of 1/MINUTE 30s");
+    check(&gate, &both, "OVER_LIMIT | OVER_LIMIT 0 of 1/MINUTE 90s | OVER_LIMIT 0 of 2/MINUTE 60s");
+    check(&gate, &message(&[of("quota_a")]), "OVER_LIMIT | OVER_LIMIT 0 of 1/MINUTE 90s");
 }
 
 #[test]
@@ -109,7 +113,7 @@ fn statuses_follow_the_descriptors() {
     check(&gate, &all, under);
     // Denied by the last: the second has lost nothing.
     let over =
-        "OVER_LIMIT | OK 4294967295 | OK 1 of 2/MINUTE 30s | OK 0 | OVER_LIMIT 0 of 1/HOUR \"only\" 2790s";
+        "OVER_LIMIT | OK 4294967295 | OK 1 of 2/MINUTE 30s | OK 0 | OVER_LIMIT 0 of 1/HOUR \"only\" 6390s";
     check(&gate, &all, over);
     check(&gate, &message(&[of("two")]), "OK | OK 0 of 2/MINUTE 30s");
 }
@@ -140,4 +144,23 @@ fn shadow_mode_of_the_whole_flips_the_overall_code_alone() {
     let engine = EngineSettings { shadow_mode: true, ..settings().engine };
     let gate = gate_with(RULES, GateSettings { engine, ..settings() });
     check(&gate, &message(&[of("blocked")]), "OK | OVER_LIMIT 0 of 0/MINUTE 30s");
+}
+
+#[test]
+fn a_ban_is_over_limit_without_a_limit_and_says_that_it_is_a_ban() {
+    let gate = gate(RULES);
+    let entries = vec![("two".into(), "x".into())];
+    let subject = KeySubject::Descriptor { domain: "d".into(), entries };
+    let until = NOW.plus(Span::from_ticks(3_600_000_000_000));
+    gate.engine().set_key_acts(vec![KeyAct { subject, until, what: KeyActKind::Ban }]).unwrap();
+    let asked = message(&[of("one"), of("two")]);
+    check(&gate, &asked, "OVER_LIMIT | OK 0 | OVER_LIMIT 0 3600s");
+    let told = answer(&gate, &asked).unwrap();
+    let fields = told.response_headers_to_add.iter().map(|field| format!("{}: {}", field.key, field.value));
+    assert_eq!(
+        fields.collect::<Vec<_>>(),
+        ["retry-after: 3600", "x-tollgate-reason: banned", "content-type: application/json"]
+    );
+    let body: serde_json::Value = serde_json::from_slice(&told.raw_body).unwrap();
+    assert_eq!((&body["code"], &body["limit"]), (&"banned".into(), &serde_json::Value::Null), "{body}");
 }

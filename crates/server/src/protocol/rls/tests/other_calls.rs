@@ -153,3 +153,13 @@ async fn a_long_message_of_another_call_is_refused() {
     };
     assert_eq!(error.reason(), Some(Reason::PROTOCOL_ERROR));
 }
+
+#[tokio::test]
+async fn the_message_of_another_call_is_charged_once() {
+    // A call, its message of 15 KiB and its answer fit, beyond the 20 KiB of the first buffers. A second copy does not.
+    let (address, _stopper) = serve_in(Room::new(100, 24 << 10), &gate(RULES)).await;
+    let mut client = client(address, WINDOW_BYTES).await;
+    let service = [&[0x0a, 0x98, 0x75][..], &[b's'; 15_000]].concat();
+    let told = ask(&mut client, to(HEALTH), &[&framed_bytes(&service)]).await;
+    assert_eq!(told.grpc_status(), Some("5"), "there is no such service");
+}

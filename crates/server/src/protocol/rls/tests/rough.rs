@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use h2::Reason;
+use prost::Message as _;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
 
 use super::super::decode::DESCRIPTORS_MAX;
-use super::served::{ask, begin, client, framed, question, serve, serve_in, told};
+use super::served::{ask, begin, client, framed, framed_bytes, question, serve, serve_in, told};
 use super::*;
 use crate::room::Room;
 
@@ -87,6 +88,23 @@ async fn unfinished_messages_are_bounded() {
 }
 
 #[tokio::test]
+async fn messages_that_are_whole_make_room_for_later_ones() {
+    let (address, _stopper) = serve(&gate(RULES)).await;
+    let mut client = client(address, WINDOW_BYTES).await;
+    // An unknown field of 3 MiB in each. All of them together are more than may be unfinished.
+    let length = 3 << 20;
+    let mut message = message(&[of("many")]).encode_to_vec();
+    prost::encoding::encode_key(20_000, prost::encoding::WireType::LengthDelimited, &mut message);
+    prost::encoding::encode_varint(length, &mut message);
+    message.resize(message.len() + usize::try_from(length).unwrap(), 0);
+    let body = super::served::framed_bytes(&message);
+    for _ in 0..7 {
+        let told = ask(&mut client, question(), &[&body[..7], &body[7..]]).await;
+        assert_eq!(told.grpc_status(), Some("0"));
+    }
+}
+
+#[tokio::test]
 async fn unfinished_messages_of_all_connections_are_bounded() {
     let (address, _stopper) = serve_in(Room::new(100, 500_000), &gate(RULES)).await;
     let mut begun = Vec::new();
@@ -102,6 +120,37 @@ async fn unfinished_messages_of_all_connections_are_bounded() {
     assert_eq!(told.grpc_status(), Some("8"));
     // Who asks a short question is not concerned.
     assert_eq!(ask(&mut one_more, question(), &[&body()[..7], &body()[7..]]).await.overall(), "OK");
+}
+
+#[tokio::test]
+async fn a_decided_question_is_answered_though_the_account_is_full() {
+    // The first buffers of the connection hold the call and its message, and not the answer besides: it names a limit in each status.
+    let rules = RULES.replace("1000000}", &format!("1000000, name: {}}}", "n".repeat(64)));
+    let (address, _stopper) = serve_in(Room::new(100, 0), &gate(&rules)).await;
+    let mut client = client(address, WINDOW_BYTES).await;
+    let body = framed(&message(&vec![of("many"); DESCRIPTORS_MAX]));
+    for _ in 0..10 {
+        let told = ask(&mut client, question(), &[&body[..7], &body[7..]]).await;
+        assert_eq!((told.grpc_status(), told.overall()), (Some("0"), "OK"));
+        assert!(told.body.len() > 8 << 10, "{} bytes", told.body.len());
+    }
+}
+
+#[tokio::test]
+async fn too_many_descriptors_are_refused_before_room_is_made_for_them() {
+    let gate = gate(RULES);
+    let (address, _stopper) = serve(&gate).await;
+    let mut client = client(address, WINDOW_BYTES).await;
+    let descriptors = [0x12, 0].repeat(100_000);
+    let one = body();
+    let refused = framed_bytes(&descriptors);
+    for (what, body) in [("one message", refused.clone()), ("a second message", [one, refused].concat())] {
+        let told = ask(&mut client, question(), &[&body]).await;
+        let text =
+            ("grpc-message".to_owned(), "the%20request%20has%20more%20than%20128%20descriptors".to_owned());
+        assert!(told.fields.contains(&text), "{what}: {told:?}");
+        assert_eq!(told.grpc_status(), Some("3"), "{what}");
+    }
 }
 
 #[tokio::test]
@@ -279,6 +328,48 @@ async fn a_client_that_never_widens_its_window_is_given_up() {
     let enhance_your_calm = [0, 0, 0, 11];
     assert!(told.ends_with(&enhance_your_calm), "{told:?}");
     check_served(address).await;
+}
+
+/// A client that takes a byte now and then keeps no answers.
+#[tokio::test]
+async fn a_client_that_widens_its_window_byte_by_byte_is_given_up() {
+    let (address, _stopper) = serve(&gate(RULES)).await;
+    let (stream, _) = overspend(address).await;
+    let (mut answers, mut questions) = stream.into_split();
+    let widen = async {
+        // An error means that the server has closed the connection.
+        while questions.write_all(&[0, 0, 4, 8, 0, 0, 0, 0, 0, 0, 0, 0, 1]).await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    let mut told = Vec::new();
+    let ended = async {
+        tokio::select! {
+            () = widen => {}
+            ended = answers.read_to_end(&mut told) => drop(ended),
+        }
+    };
+    timeout(Duration::from_secs(30), ended).await.expect("an end");
+    check_served(address).await;
+}
+
+/// Messages that are whole while their calls are not: the server keeps them, at most a frame of each.
+#[tokio::test]
+async fn a_connection_whose_buffers_the_account_has_no_room_for_is_given_up() {
+    for (lent_bytes_max, is_given_up) in [(0, true), (1 << 20, false)] {
+        let (address, _stopper) = serve_in(Room::new(100, lent_bytes_max), &gate(RULES)).await;
+        let mut client = client(address, WINDOW_BYTES).await;
+        let mut begun = Vec::new();
+        for _ in 0..4 {
+            let (answer, mut stream) = begin(&mut client, question());
+            stream.send_data(super::served::framed_bytes(&[0; 16_000]).into(), false).unwrap();
+            begun.push((answer, stream));
+        }
+        let (answer, _stream) = begun.pop().unwrap();
+        // Calls wait here for their ends longer than this.
+        let ended = timeout(Duration::from_millis(700), answer).await;
+        assert_eq!(ended.is_ok_and(|ended| ended.is_err()), is_given_up, "{lent_bytes_max} to lend");
+    }
 }
 
 #[tokio::test]

@@ -48,7 +48,7 @@ async fn a_bounded_token_is_refused_however_its_message_arrives() {
 }
 
 #[tokio::test]
-async fn a_connection_that_guesses_is_closed_and_a_new_one_is_not() {
+async fn a_connection_that_guesses_gets_goaway_and_a_new_one_is_served() {
     let body = framed(&message(&[descriptor(&[("many", "x")])]));
     let address = serve(&guarded(TOKEN)).await.0;
     let mut guessing = client(address, WINDOW_BYTES).await;
@@ -62,8 +62,14 @@ async fn a_connection_that_guesses_is_closed_and_a_new_one_is_not() {
     assert_eq!(told.grpc_status(), Some(UNAUTHENTICATED));
     let closed = async {
         loop {
-            let Ok(mut ready) = guessing.clone().ready().await else { return };
-            let Ok((answer, mut stream)) = ready.send_request(with_token(TOKEN), false) else { return };
+            let mut ready = match guessing.clone().ready().await {
+                Ok(ready) => ready,
+                Err(error) => return error,
+            };
+            let (answer, mut stream) = match ready.send_request(with_token(TOKEN), false) {
+                Ok(sending) => sending,
+                Err(error) => return error,
+            };
             let _ = stream.send_data(body.clone().into(), true);
             if let Ok(answer) = answer.await {
                 let told = super::served::told(answer).await;
@@ -72,7 +78,8 @@ async fn a_connection_that_guesses_is_closed_and_a_new_one_is_not() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(30), closed).await.unwrap();
+    let error = tokio::time::timeout(Duration::from_secs(30), closed).await.unwrap();
+    assert!(error.is_go_away() && error.is_remote(), "{error:?}");
     let mut fresh = client(address, WINDOW_BYTES).await;
     assert_eq!(ask(&mut fresh, with_token(TOKEN), &[&body]).await.grpc_status(), Some("0"));
 }

@@ -34,8 +34,16 @@ fn oracle(bytes: &[u8]) -> Option<String> {
     decode::with_request(&message, told).ok()
 }
 
+/// What is refused before prost reads a message is what has too many descriptors or entries afterwards.
+fn check_counted(bytes: &[u8]) {
+    let Ok(message) = RateLimitRequest::decode(bytes) else { return };
+    let is_right = decode::with_request(&message, |_| ()).is_ok();
+    assert_eq!(check_bounds(bytes).is_ok(), is_right, "{bytes:?}");
+}
+
 /// What is read is what prost reads.
 fn check_harmless(bytes: &[u8]) {
+    check_counted(bytes);
     if let Some(read) = walked(bytes) {
         assert_eq!(Some(read), oracle(bytes), "{bytes:?}");
     }
@@ -43,6 +51,7 @@ fn check_harmless(bytes: &[u8]) {
 
 /// And nothing is left to prost that can be read.
 fn check(bytes: &[u8]) {
+    check_counted(bytes);
     assert_eq!(walked(bytes), oracle(bytes), "{bytes:?}");
 }
 
@@ -87,9 +96,10 @@ fn sent() -> impl Strategy<Value = RateLimitRequest> {
 /// Fields in any order, known and unknown, sent once or often, of the right type and now and then of a wrong one.
 fn fields(depth: u32) -> BoxedStrategy<Vec<u8>> {
     let field = (prop_oneof![8 => 1..5_u32, 1 => Just(15_u32), 1 => Just(20_000_u32)], any::<u8>(), number());
-    let nested =
-        if depth == 0 { value().boxed() } else { prop_oneof![3 => fields(depth - 1), 1 => value()].boxed() };
-    let field = (field, nested).prop_map(move |((tag, chance, number), nested)| {
+    let message = if depth == 0 { value().boxed() } else { fields(depth - 1) };
+    let field = (field, message, value()).prop_map(move |((tag, chance, number), message, text)| {
+        // Text is never sent where a message is expected: by chance it reads as a group, which is left to prost on purpose.
+        let nested = if matches!((depth, tag), (3, 1) | (1, _)) && chance >= 16 { text } else { message };
         let mut bytes = Vec::new();
         // At the top, two fields are messages or text and one is a number; further down, three and one.
         let is_number = matches!((depth, tag), (3, 3) | (2, 4) | (0, _)) != (chance < 8);
@@ -193,6 +203,30 @@ fn groups_and_text_that_is_none_are_left_to_prost() {
     }
     // Only the last value counts.
     check(&[0x12, 8, 0x0a, 6, 0x12, 1, 0xff, 0x12, 1, b'v']);
+}
+
+#[test]
+fn too_many_descriptors_or_entries_are_refused_whatever_stands_around_them() {
+    let group = [0x7b, 0x78, 1, 0x7a, 2, 0x12, 0, 0x7b, 0x7c, 0x7d, 0, 0, 0, 0, 0x7c]; // another within it
+    let descriptors = |count| [0x12, 0].repeat(count);
+    let entries =
+        |count: usize| [[0x12, u8::try_from(2 * count).unwrap()].to_vec(), [0x0a, 0].repeat(count)].concat();
+    for before in [&[][..], &group, &[0x0a, 1, b'd']] {
+        // What follows does not matter, not even that it is malformed.
+        for after in [&[][..], &[0x12], &[0x0f]] {
+            let around = |list: Vec<u8>| [before, &list, after].concat();
+            assert!(check_bounds(&around(descriptors(DESCRIPTORS_MAX))).is_ok());
+            assert!(check_bounds(&around(descriptors(DESCRIPTORS_MAX + 1))).is_err());
+            assert!(check_bounds(&around(entries(ENTRIES_MAX))).is_ok());
+            assert!(check_bounds(&around(entries(ENTRIES_MAX + 1))).is_err());
+        }
+        check_counted(&[before, &descriptors(DESCRIPTORS_MAX + 1)].concat());
+        check_counted(&[before, &entries(ENTRIES_MAX + 1)].concat());
+    }
+    // Within a group, nothing is a descriptor.
+    let hidden = [&[0x7b][..], &descriptors(DESCRIPTORS_MAX + 1), &[0x7c]].concat();
+    assert!(check_bounds(&hidden).is_ok());
+    check_counted(&hidden);
 }
 
 #[test]

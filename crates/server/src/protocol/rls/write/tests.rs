@@ -4,6 +4,7 @@
 use proptest::prelude::*;
 use prost::Message;
 use tollgate::core::Time;
+use tollgate::{KeyAct, KeyActKind, KeySubject};
 
 use super::super::tests::{descriptor, gate_with, settings};
 use super::super::wire::{RateLimitDescriptor, RateLimitOverride, RateLimitRequest, RateLimitResponse};
@@ -64,6 +65,13 @@ fn sent_descriptor() -> impl Strategy<Value = RateLimitDescriptor> {
     })
 }
 
+/// A ban of `few=1`.
+fn ban() -> KeyAct {
+    let entries = vec![("few".into(), "1".into())];
+    let subject = KeySubject::Descriptor { domain: "d".into(), entries };
+    KeyAct { subject, until: Time::from_ticks(1_700_000_020_000_000_000), what: KeyActKind::Ban }
+}
+
 fn check(gate: &Gate, writer: &mut Writer, message: &RateLimitRequest, now: Time) {
     let decided = decode::with_request(message, |request| gate.engine().decide(request, now)).unwrap();
     let verdict = decided.unwrap();
@@ -89,6 +97,7 @@ proptest! {
         rls_older_headers: bool,
     ) {
         let gate = gate_with(&rules(), GateSettings { rls_x_ratelimit_headers, rls_older_headers, ..settings() });
+        gate.engine().set_key_acts(vec![ban()]).unwrap();
         let mut writer = Writer::default();
         let start_ns = 1_700_000_010_000_000_001;
         for (at, (descriptors, hits_addend)) in asked.into_iter().enumerate() {

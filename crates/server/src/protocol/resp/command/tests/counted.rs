@@ -1,5 +1,8 @@
 //! What calls are counted as.
 
+use tollgate::core::Span;
+use tollgate::{KeyAct, KeyActKind, KeySubject};
+
 use super::super::super::testing::{gate, shadow_gate, talk};
 use super::check_on;
 
@@ -72,4 +75,22 @@ async fn bad_calls_once_each() {
 async fn limits_in_shadow_mode_are_not_told() {
     let lines = ["TG.CHECK trial k", "TG.CHECK trial k", "TG.PEEK trial k"];
     check_on(&shadow_gate(), &lines, &["*5|:1|:-1|:-1|:0|:0|"; 3]).await;
+}
+
+#[tokio::test]
+async fn a_banned_key_is_told_by_minus_two() {
+    let gate = gate();
+    let until = gate.now().plus(Span::from_ticks(3_600_000_000_000));
+    let ban = |name: &str| {
+        let subject = KeySubject::Policy { name: name.into(), key: b"bad".to_vec() };
+        KeyAct { subject, until, what: KeyActKind::Ban }
+    };
+    gate.engine().set_key_acts(vec![ban("small"), ban("jobs")]).unwrap();
+    let banned = ":0|:-2|:-2|:3600000|:3600000|";
+    check_on(
+        &gate,
+        &["TG.CHECK small bad", "TG.PEEK small bad", "TG.ACQUIRE jobs bad", "TG.CHECK open bad"],
+        &["*5|", banned, "*5|", banned, "*6|", banned, "$-1|", "*5|:1|:-1|:-1|:0|:0|"],
+    )
+    .await;
 }

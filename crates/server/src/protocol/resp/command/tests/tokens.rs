@@ -180,6 +180,39 @@ async fn what_a_token_may_not_do_is_refused_and_takes_nothing() {
 }
 
 #[tokio::test]
+async fn a_token_without_the_scope_check_releases_nothing() {
+    let access = Access::of_lines("0123456789abcdef\nfedcba9876543210 scopes=reserve");
+    let gate = super::super::super::testing::gate().with_access(access);
+    let acquired = talk(&gate, b"AUTH 0123456789abcdef\r\nTG.ACQUIRE jobs k\r\n").await;
+    let acquired = String::from_utf8(acquired).unwrap();
+    let lease = acquired.lines().last().unwrap();
+    check_on(
+        &gate,
+        &[
+            "AUTH fedcba9876543210",
+            &format!("TG.RELEASE {lease}"),
+            "AUTH 0123456789abcdef",
+            &format!("TG.RELEASE {lease}"),
+        ],
+        &["+OK|", "-NOPERM this token lacks the scope `check`|", "+OK|", ":1|"],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn a_bounded_token_learns_no_names_of_other_policies() {
+    let access = Access::of_lines("0123456789abcdef policies=small,nosuch*");
+    let gate = super::super::super::testing::gate().with_access(access);
+    let unknown = r#"-ERR unknown policy \"nosuch\"; it could be small|"#;
+    check_on(
+        &gate,
+        &["AUTH 0123456789abcdef", "TG.CHECK nosuch k", "TG.PEEK nosuch k", "TG.ACQUIRE nosuch k"],
+        &["+OK|", unknown, unknown, unknown],
+    )
+    .await;
+}
+
+#[tokio::test]
 async fn a_connection_that_guesses_is_closed_and_a_new_one_is_not() {
     let gate = guarded();
     let guesses = "AUTH wrong-0123456789\r\n".repeat(1_000);

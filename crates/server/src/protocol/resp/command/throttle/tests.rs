@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use proptest::prelude::*;
-use tollgate::core::{Ask, Cost, Outcome, State, Time};
+use tollgate::core::{Ask, Cost, State, Time};
 
 use super::super::super::frame::Parser;
 use super::*;
@@ -68,6 +68,12 @@ fn seconds_are_rounded_as_redis_cell_rounds_them() {
     for (ns, expected) in cases {
         assert_eq!(seconds(Span::from_ticks(ns)), expected, "{ns} ns");
     }
+}
+
+#[test]
+fn a_call_that_no_memory_is_left_for_waits_a_second() {
+    let decision = Decision { outcome: Outcome::Busy, limit: 16, remaining: 0, reset_after: None };
+    assert_eq!(answer(&decision), [1, 16, 0, 1, -1]);
 }
 
 #[test]

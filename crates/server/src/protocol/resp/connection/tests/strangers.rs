@@ -155,3 +155,23 @@ async fn whoever_shows_a_token_in_time_may_stay() {
     };
     tokio::join!(talk, run(server, (&gate, TEST_CLIENT), room(), stopper.drain()));
 }
+
+#[tokio::test]
+async fn a_token_that_expires_on_an_open_connection_has_to_be_shown_anew() {
+    let now_ns = i128::from(tollgate::Clock::new().now().ticks());
+    let expires = jiff::Timestamp::from_nanosecond(now_ns).unwrap() + Duration::from_secs(2);
+    let access = crate::access::Access::of_lines(&format!("0123456789abcdef expires={expires}"));
+    let (gate, stopper) = (gate().with_access(access), Stopper::new());
+    let (mut client, server) = duplex(1 << 10);
+    let talk = async {
+        client.write_all(&[AUTH, b"PING\r\n"].concat()).await.unwrap();
+        receive(&mut client, "+OK\r\n+PONG\r\n").await;
+        tokio::time::sleep(Duration::from_millis(2_100)).await;
+        client.write_all(b"PING\r\n").await.unwrap();
+        receive(&mut client, NOAUTH).await;
+    };
+    tokio::select! {
+        () = run(server, (&gate, TEST_CLIENT), room(), stopper.drain()) => panic!("an end"),
+        talked = tokio::time::timeout(Duration::from_secs(20), talk) => talked.expect("another answer"),
+    }
+}

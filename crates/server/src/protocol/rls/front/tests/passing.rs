@@ -39,6 +39,60 @@ fn only_the_fields_that_something_behind_reads_are_passed_on_and_each_once() {
     assert_eq!(passed_fields(&mut wire), expected);
 }
 
+/// RFC 9113, section 8. All rules, with what comes of them on the wire, are in the attacks of the test kit.
+#[test]
+fn malformed_requests_are_reset_and_not_passed_on() {
+    let with = |field: (&'static str, &'static str)| [&FIELDS[..], &[field]].concat();
+    let after = |field: (&'static str, &'static str)| [&[field], &FIELDS[..]].concat();
+    let malformed = [
+        with(("x", "a\nb")),
+        with(("x", "a\rb")),
+        with(("x", "a\0b")),
+        with(("x", " a")),
+        with(("X", "a")),
+        with(("x y", "a")),
+        with((":authority", "late")),
+        with((":status", "200")),
+        after((":path", "/twice")),
+        with(("connection", "close")),
+        with(("transfer-encoding", "chunked")),
+        with(("te", "gzip")),
+        with(("content-length", "+5")),
+        [with(("content-length", "5")), vec![("content-length", "6")]].concat(),
+        [with(("host", "a")), vec![("host", "a")]].concat(),
+        [after((":authority", "a")), vec![("host", "b")]].concat(),
+        after((":authority", "user@a")),
+        FIELDS[1..].to_vec(),
+        [&FIELDS[..1], &FIELDS[2..]].concat(),
+        [&FIELDS[..2], &FIELDS[3..]].concat(),
+    ];
+    for fields in malformed {
+        let mut wire = wire();
+        wire.send(&headers(1, &fields)).unwrap();
+        assert_eq!((wire.passed(), wire.told()), (vec![], vec!["RST_STREAM 1 1".to_owned()]), "{fields:?}");
+        wire.send(&question(3)).unwrap();
+        check_answered(&mut wire, &[3]);
+    }
+}
+
+#[test]
+fn malformed_trailers_end_their_call() {
+    let sent =
+        |flags, fields: &[(&str, &str)]| frame(kind::HEADERS, flags | flag::END_HEADERS, 1, &block(fields));
+    for (trailers, passed) in [
+        (sent(END, &[("t", "v")]), "DATA 1 (0) end"),
+        (sent(0, &[("t", "v")]), "HEADERS 1"),
+        (sent(END, &[(":path", "/")]), "HEADERS 1"),
+        (sent(END, &[("t", "a\nb")]), "HEADERS 1"),
+        (sent(END, &[("upgrade", "x")]), "HEADERS 1"),
+        (sent(END, &[("te", "gzip")]), "HEADERS 1"),
+    ] {
+        let mut wire = wire();
+        wire.send(&[other_call(1), trailers].concat()).unwrap();
+        assert_eq!(wire.passed(), ["HEADERS 1", passed]);
+    }
+}
+
 #[test]
 fn references_to_a_long_field_are_not_spelled_out_for_h2() {
     let mut wire = wire();
@@ -105,6 +159,43 @@ fn a_long_body_of_another_call_ends_it() {
     wire.send(&data(1, 0, &[0])).unwrap();
     // Which makes h2 reset it.
     assert_eq!(wire.passed(), ["HEADERS 1"]);
+}
+
+#[test]
+fn the_body_of_another_call_is_charged() {
+    // Without an account, the first buffers have room for the call and for some of its body.
+    let room = CALL_FIRST_BYTES - STREAM_BYTES - 1_000;
+    for (lent_bytes_max, bytes, passed) in [
+        (0, room, ["HEADER", "DATA 1"]),
+        (0, room + 1_000, ["HEADER", "HEADER"]),
+        (1_000, room + 1_000, ["HEADER", "DATA 1"]),
+    ] {
+        let mut wire = Wire::within(Room::new(9, lent_bytes_max), gate(RULES));
+        wire.send(&[other_call(1), data(1, 0, &vec![0; bytes])].concat()).unwrap();
+        // A second header in the midst of a body makes h2 reset the call.
+        let kinds: Vec<_> = wire.passed().iter().map(|frame| frame[..passed[1].len()].to_owned()).collect();
+        assert_eq!(kinds, passed, "{bytes} bytes with {lent_bytes_max} to lend");
+    }
+}
+
+#[test]
+fn other_calls_are_refused_before_questions() {
+    const QUESTIONS: u32 = 8;
+    let unusual = |stream| headers(stream, &[&FIELDS[..], &[("content-length", "9")]].concat());
+    // Questions take three quarters of the account and a little more.
+    let mut wire = Wire::within(Room::new(9, QUESTIONS as usize * STREAM_BYTES), gate(RULES));
+    let mut stream = 1;
+    for _ in 0..=QUESTIONS / 4 * 3 {
+        wire.send(&unusual(stream)).unwrap();
+        stream += 2;
+    }
+    // The first buffers of the connection are enough for one other call.
+    wire.send(&other_call(stream)).unwrap();
+    assert_eq!((wire.passed().len(), wire.told().len()), (QUESTIONS as usize / 4 * 3 + 2, 0));
+    stream += 2;
+    wire.send(&[other_call(stream), unusual(stream + 2)].concat()).unwrap();
+    assert_eq!(wire.told(), [format!("HEADERS {stream} end"), format!("RST_STREAM {stream} 0")]);
+    assert_eq!(wire.passed(), [format!("HEADERS {}", stream + 2)]);
 }
 
 #[test]

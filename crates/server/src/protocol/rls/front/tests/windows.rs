@@ -72,6 +72,23 @@ fn a_frame_that_is_larger_than_the_window_is_sent_in_parts() {
 }
 
 #[test]
+fn what_waits_is_sent_byte_by_byte_if_the_window_widens_so() {
+    let mut wire = wire();
+    let numbered: Vec<u8> = (0..PAYLOAD_BYTES_MAX).map(|at| u8::try_from(at % 251).unwrap()).collect();
+    wire.front.relay(&data(1, 0, &vec![7; FIRST - 1]));
+    wire.told();
+    wire.front.relay(&[data(1, 0, &numbered), data(1, END, &numbered)].concat());
+    let mut sent = Vec::new();
+    for _ in 0..2 * numbered.len() {
+        sent.extend_from_slice(wire.front.outward().bytes().get(HEADER_BYTES..).unwrap());
+        assert_eq!(wire.told().len(), 1);
+        wire.send(&update(1)).unwrap();
+    }
+    assert_eq!(sent, [numbered.as_slice(), &numbered].concat());
+    assert_eq!(wire.front.outward().waits(), None);
+}
+
+#[test]
 fn h2_is_given_back_what_it_has_spent_and_no_more() {
     let spent = 20_000;
     let mut wire = wire();

@@ -1,0 +1,39 @@
+//! Responses that a client does not take, each attack against a server of its own: the allocator keeps what one attack took, which would
+//! hide what the next one takes.
+
+use tollgate_testkit::real::hostile::{Attack, Listener, Pace, attacks};
+
+use super::{Watched, launch};
+
+/// The attacks, as their table says what must come of them.
+const EXPECTED: &str = "bounded, or GOAWAY";
+
+fn check(listener: Listener) {
+    let mut failures = Vec::new();
+    for attack in attacks().into_iter().filter(|attack| is_untaken(attack, listener)) {
+        let watched = Watched::start(launch().flag("memory", "256MiB"));
+        let tally = attack.run(&watched.tollgate, 1);
+        let peak_bytes = watched.vitals.peak_growth_bytes();
+        println!("{listener:?}: {}: {tally}; {} KiB", attack.name, peak_bytes >> 10);
+        failures.extend(tally.wrong().iter().map(|wrong| format!("{}: {wrong}", attack.name)));
+        if peak_bytes > attack.peak_bytes_max {
+            failures.push(format!("{}: {} MiB", attack.name, peak_bytes >> 20));
+        }
+        watched.finish();
+    }
+    assert!(failures.is_empty(), "{failures:#?}");
+}
+
+fn is_untaken(attack: &Attack, listener: Listener) -> bool {
+    attack.expected == EXPECTED && attack.on == listener && attack.pace == Pace::Quick
+}
+
+#[test]
+fn http_holds_a_bounded_part_of_responses_that_are_not_taken() {
+    check(Listener::Http);
+}
+
+#[test]
+fn admin_holds_a_bounded_part_of_responses_that_are_not_taken() {
+    check(Listener::Admin);
+}
