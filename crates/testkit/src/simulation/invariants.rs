@@ -22,7 +22,8 @@ impl World<'_> {
         let units_max = self.schedule.node_units_max();
         for (number, node) in self.nodes.iter().enumerate() {
             let (here, out) = node.units(key, self.now);
-            let out = out.max(here + self.units_on_way_back(number, key));
+            let elsewhere = self.units_on_way_back(number, key) + self.units_lent(number, key);
+            let out = out.max(here + elsewhere);
             if out > units_max {
                 return Err(format!("node {number} has {out} units of key {key}, and may have {units_max}"));
             }

@@ -15,7 +15,7 @@ const FIRST_KEY: u64 = 7;
 const KEY_STEP: u64 = 1_000;
 
 /// The hash of a key.
-fn key_hash(key: usize) -> u64 {
+pub(super) fn key_hash(key: usize) -> u64 {
     FIRST_KEY + key as u64 * KEY_STEP
 }
 

@@ -10,6 +10,7 @@ use super::authority::Authority;
 use super::draw::{Dice, MS, START, Schedule, Terms};
 use super::events::{Event, Planned};
 use super::judge::{Judge, Moment};
+use super::lent::Lent;
 use super::network::{OnWayBack, PATIENCE_NS};
 use super::node::Node;
 use super::outcome::{Outcome, Violation};
@@ -38,6 +39,8 @@ pub(super) struct World<'a> {
     pub(super) judges: Vec<Judge>,
     /// What nodes have given up and the authority has not seen yet: an account of its own, since a node's may be wrong.
     pub(super) on_way_back: Vec<OnWayBack>,
+    /// What nodes have lent to requests that are not decided yet, in an account of its own.
+    pub(super) lent: Vec<Lent>,
     /// Units that were lent to requests and came back too late.
     pub(super) lost_when_put_back: u64,
     pub(super) tickets: u64,
@@ -78,6 +81,7 @@ impl<'a> World<'a> {
             has_changed: false,
             judges: (0..keys).map(|_| Judge::new(schedule)).collect(),
             on_way_back: Vec::new(),
+            lent: Vec::new(),
             lost_when_put_back: 0,
             tickets: 0,
             requests: 0,
