@@ -129,8 +129,8 @@ impl Node {
 
     /// What its clock shows.
     pub(super) fn clock(&self, now: u64) -> Time {
-        let gained = i128::from(now - super::draw::START) * i128::from(self.gain_ppm) / 1_000_000;
-        Time::from_ticks(u64::try_from(i128::from(now + self.offset) + gained).unwrap())
+        let gained = (now - super::draw::START).cast_signed() * self.gain_ppm / 1_000_000;
+        Time::from_ticks((now + self.offset).checked_add_signed(gained).unwrap())
     }
 
     pub(super) fn spend(&self, key: usize, units: u64, is_lent: bool, now: u64) -> Option<Spent> {

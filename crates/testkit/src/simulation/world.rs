@@ -1,14 +1,12 @@
 //! The run: events in the order of their moments, and what follows from each.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::sync::Arc;
 
 use tollgate_core::{Span, Time};
 
 use super::authority::Authority;
 use super::draw::{Dice, MS, START, Schedule, Terms};
-use super::events::{Event, Planned};
+use super::events::{Event, Plan};
 use super::judge::{Judge, Moment};
 use super::lent::Lent;
 use super::network::{OnWayBack, PATIENCE_NS};
@@ -27,8 +25,7 @@ pub(super) struct World<'a> {
     /// Draws what there is besides takes of one key.
     pub(super) extra_dice: Dice,
     pub(super) now: u64,
-    pub(super) turn: u64,
-    pub(super) planned: BinaryHeap<Reverse<Planned>>,
+    pub(super) planned: Plan,
     pub(super) nodes: Vec<Node>,
     pub(super) authority: Authority,
     /// How far the authority's clock is ahead of the beginning's, and how much of that it has jumped forward.
@@ -72,8 +69,7 @@ impl<'a> World<'a> {
             dice,
             extra_dice: schedule.extra_dice(),
             now: START,
-            turn: 0,
-            planned: BinaryHeap::new(),
+            planned: Plan::default(),
             nodes,
             authority: Authority::new(&schedule.first.shared, keys),
             offset_ns: 0,
@@ -106,7 +102,7 @@ impl<'a> World<'a> {
     }
 
     fn play(&mut self) -> Result<(), String> {
-        while let Some(Reverse(Planned { at, event, .. })) = self.planned.pop() {
+        while let Some((at, event)) = self.planned.pop() {
             self.now = at;
             self.outcome.events += 1;
             let told = self.schedule.is_told.then(|| format!("{event:?}"));
@@ -293,7 +289,6 @@ impl<'a> World<'a> {
     }
 
     pub(super) fn plan(&mut self, delay: u64, event: Event) {
-        self.turn += 1;
-        self.planned.push(Reverse(Planned { at: self.now + delay, turn: self.turn, event }));
+        self.planned.push(self.now + delay, event);
     }
 }
