@@ -21,8 +21,6 @@ use crate::timer::Stopwatch;
 
 /// How much harder than in a test.
 const FORCE: usize = 4;
-/// The names that attacks and the companion send as `Host`. The server of this benchmark reads no variables.
-const HOSTS: &str = "test,hostile,x";
 /// What counters may take.
 const MEMORY: &str = "256MiB";
 /// What the server may take in all, under any attack.
@@ -114,8 +112,7 @@ fn clock_ns() -> u64 {
 /// Attacks a server of its own.
 fn measure(setting: &Setting, attack: &Attack) -> Row {
     let Setting { server, force, seconds, descriptors } = setting;
-    let launch =
-        Launch::new(server).rules("rules.yaml", RULES).flag("memory", MEMORY).flag("http-hosts", HOSTS);
+    let launch = Launch::new(server).rules("rules.yaml", RULES).flag("memory", MEMORY);
     // Attacks repeat with new connections from one address, more than it may open a second.
     let launch = launch.flag("connection-rate-per-client", "off");
     let tollgate = match descriptors {

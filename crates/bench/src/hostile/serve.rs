@@ -1,9 +1,13 @@
 //! The server under attack, as a child process of the benchmark: it takes the flags of `tollgate serve` and greets as that does.
 
+use std::env;
 use std::error::Error;
 use std::future::pending;
 
 use tollgate_server::{Addresses, Settings};
+
+/// Under this name a launch of the testkit says which names its clients send as `Host`.
+const HOSTS: &str = "TOLLGATE_HTTP_HOSTS";
 
 /// The settings of the server.
 #[derive(clap::Args)]
@@ -16,6 +20,9 @@ pub(crate) struct ServeArgs {
 /// Serves until it is killed.
 pub(crate) fn run_server(args: &ServeArgs) -> Result<(), Box<dyn Error>> {
     let mut settings = Settings::default();
+    if let Ok(hosts) = env::var(HOSTS) {
+        settings.set("http_hosts", &hosts)?;
+    }
     for flag in &args.flags {
         let (name, value) = flag.trim_start_matches('-').split_once('=').ok_or("a flag without a value")?;
         settings.set(&name.replace('-', "_"), value)?;

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -33,12 +33,13 @@ pub(super) struct Load {
     begun: AtomicU64,
     done: AtomicU64,
     operations: AtomicU64,
+    has_failed: AtomicBool,
 }
 
 impl Load {
     pub(super) fn new(servers: Vec<SocketAddr>, keys: Keys, pairs: u64) -> Load {
         let [attempts, begun, done, operations] = [(); 4].map(|()| AtomicU64::new(0));
-        Load { servers, keys, pairs, attempts, begun, done, operations }
+        Load { servers, keys, pairs, attempts, begun, done, operations, has_failed: AtomicBool::new(false) }
     }
 
     /// Makes all pairs, and has something else happen meanwhile.
@@ -54,7 +55,9 @@ impl Load {
     /// Waits until so many hundredths of the pairs are done.
     pub(super) fn wait_for(&self, percent: u64) {
         let enough = self.pairs * percent / 100;
-        until_for(PATIENCE, "enough pairs are done", || (self.done() >= enough).then_some(()));
+        until_for(PATIENCE, "enough pairs are done", || {
+            (self.done() >= enough || self.has_failed()).then_some(())
+        });
     }
 
     /// How many pairs are done.
@@ -62,8 +65,13 @@ impl Load {
         self.done.load(Ordering::Relaxed)
     }
 
+    /// Whether all pairs are done, or one has gone wrong.
     pub(super) fn is_over(&self) -> bool {
-        self.done() >= self.pairs
+        self.done() >= self.pairs || self.has_failed()
+    }
+
+    fn has_failed(&self) -> bool {
+        self.has_failed.load(Ordering::Relaxed)
     }
 
     /// How many operations were answered.
@@ -72,6 +80,7 @@ impl Load {
     }
 
     fn client(&self) -> Vec<Attempt> {
+        let _alarm = Alarm(&self.has_failed);
         let mut connections = Connections { servers: &self.servers, open: Vec::new() };
         connections.open.resize_with(self.servers.len(), || None);
         let mut attempts = Vec::new();
@@ -111,6 +120,17 @@ impl Load {
         let told = settle_somewhere(connections, at(number / servers), &settle);
         let last = self.operations.fetch_add(1, Ordering::Relaxed);
         Attempt { number, told, used, operations: [first, last] }
+    }
+}
+
+/// Says that a client has panicked: what happens meanwhile would wait for its pairs in vain.
+struct Alarm<'l>(&'l AtomicBool);
+
+impl Drop for Alarm<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.store(true, Ordering::Relaxed);
+        }
     }
 }
 
