@@ -1,6 +1,8 @@
 //! Every operation under every fault of Redis: what the caller is told, and what is counted afterwards. The table in
 //! docs/consistency.md says the same.
 
+mod durable;
+
 use std::net::SocketAddr;
 use std::thread;
 use std::time::Duration;
@@ -172,9 +174,9 @@ fn start(store: SocketAddr, deadline: &str) -> Tollgate {
     launch.flag("store-secret", "secret").start()
 }
 
-/// The count, once it is what is expected or long enough has passed, and nothing waits to be sent to Redis.
-fn counted_in_the_end(server: &Tollgate, operation: Operation, expected: u64) -> u64 {
-    until("nothing waits", || (server.metric("ratelimit_unconfirmed_waiting") == 0).then_some(()));
+/// The count, once it is what is expected or long enough has passed, and nothing waits to be sent, as a metric says.
+fn counted_in_the_end(server: &Tollgate, operation: Operation, waiting: &str, expected: u64) -> u64 {
+    until("nothing waits", || (server.metric(waiting) == 0).then_some(()));
     let mut count = until("Redis answers", || counted(server, operation));
     for _ in 0..LOOKS_MAX {
         if count == expected {
@@ -186,14 +188,23 @@ fn counted_in_the_end(server: &Tollgate, operation: Operation, expected: u64) ->
     count
 }
 
+fn check(server: &Tollgate, expected: [Expected; 8], play: impl FnMut(&Prepared) -> Told) {
+    check_when(server, "ratelimit_unconfirmed_waiting", &expected, play);
+}
+
 /// Prepares each operation, lets `play` send it under a fault, and compares what came of it.
-fn check(server: &Tollgate, expected: [Expected; 8], mut play: impl FnMut(&Prepared) -> Told) {
+fn check_when(
+    server: &Tollgate,
+    waiting: &str,
+    expected: &[Expected],
+    mut play: impl FnMut(&Prepared) -> Told,
+) {
     let mut wrong = Vec::new();
-    for (operation, told_expected, count_expected) in expected {
+    for &(operation, told_expected, count_expected) in expected {
         until("Redis answers", || counted(server, operation));
         let prepared = operation.prepare(server);
         let told = play(&prepared);
-        let count = counted_in_the_end(server, operation, count_expected);
+        let count = counted_in_the_end(server, operation, waiting, count_expected);
         if (told, count) != (told_expected, count_expected) {
             wrong.push(format!("{operation:?}: {told:?}, {count}; not {told_expected:?}, {count_expected}"));
         }
