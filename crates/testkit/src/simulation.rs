@@ -11,6 +11,7 @@ mod events;
 mod extras;
 mod invariants;
 mod judge;
+mod lent;
 mod network;
 mod node;
 mod outcome;

@@ -1,6 +1,7 @@
 //! Runs schedules of the simulated fleet, many of them, and prints the seed of the first that goes wrong.
 //!
-//! `simulate [--schedules N] [--from SEED] [--threads N]`, or `simulate --seed SEED` to replay one.
+//! `simulate [--schedules N] [--from SEED] [--threads N]`, or `simulate --seed SEED` to replay one. Without `--threads`,
+//! it uses every core. A seed gives the same run on any number of threads.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
 use std::panic::catch_unwind;
@@ -16,9 +17,13 @@ fn main() -> ExitCode {
         let at = arguments.iter().position(|argument| argument == name);
         at.map_or(Some(default), |at| arguments.get(at + 1)?.replace('_', "").parse().ok())
     };
-    let (Some(schedules), Some(from), Some(threads), Some(seed)) =
-        (value("--schedules", 100_000), value("--from", 0), value("--threads", 2), value("--seed", u64::MAX))
-    else {
+    let cores = thread::available_parallelism().map_or(1, |cores| cores.get() as u64);
+    let (Some(schedules), Some(from), Some(threads), Some(seed)) = (
+        value("--schedules", 100_000),
+        value("--from", 0),
+        value("--threads", cores),
+        value("--seed", u64::MAX),
+    ) else {
         eprintln!("usage: simulate [--schedules N] [--from SEED] [--threads N] | simulate --seed SEED");
         return ExitCode::from(2);
     };

@@ -1,5 +1,8 @@
 //! What happens in a run, and when.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
 use tollgate_store::authority::{Grant, Question};
 use tollgate_store::lease::{Counted, Spent};
 
@@ -27,33 +30,37 @@ pub(super) struct Sent {
     pub(super) epoch: u64,
     pub(super) ticket: u64,
     pub(super) question: Question,
+    pub(super) sent_at: u64,
     /// The lease or the question whose grant it undoes.
     pub(super) undoes: Option<u64>,
 }
 
-/// An event, and when it happens. Of one moment, those that were planned first come first.
-pub(super) struct Planned {
-    pub(super) at: u64,
-    pub(super) turn: u64,
-    pub(super) event: Event,
+/// What is planned. Of one moment, what was planned first comes first.
+#[derive(Default)]
+pub(super) struct Plan {
+    /// When each event happens, its turn, and its place. Events are large, so that the heap moves only these.
+    order: BinaryHeap<Reverse<(u64, u64, usize)>>,
+    places: Vec<Option<Event>>,
+    free: Vec<usize>,
+    turn: u64,
 }
 
-impl PartialEq for Planned {
-    fn eq(&self, other: &Planned) -> bool {
-        self.turn == other.turn
+impl Plan {
+    pub(super) fn push(&mut self, at: u64, event: Event) {
+        self.turn += 1;
+        let place = self.free.pop().unwrap_or(self.places.len());
+        if place == self.places.len() {
+            self.places.push(Some(event));
+        } else {
+            self.places[place] = Some(event);
+        }
+        self.order.push(Reverse((at, self.turn, place)));
     }
-}
 
-impl Eq for Planned {}
-
-impl PartialOrd for Planned {
-    fn partial_cmp(&self, other: &Planned) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Planned {
-    fn cmp(&self, other: &Planned) -> std::cmp::Ordering {
-        (self.at, self.turn).cmp(&(other.at, other.turn))
+    /// The next event, and when it happens.
+    pub(super) fn pop(&mut self) -> Option<(u64, Event)> {
+        let Reverse((at, _, place)) = self.order.pop()?;
+        self.free.push(place);
+        Some((at, self.places[place].take()?))
     }
 }

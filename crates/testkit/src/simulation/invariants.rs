@@ -12,7 +12,8 @@ impl World<'_> {
 
     fn check_key(&self, key: usize) -> Result<(), String> {
         if self.schedule.has_census {
-            let (out, units_max) = (self.units_out(key), self.schedule.units_max());
+            let out: u64 = (0..self.nodes.len()).map(|node| self.units_out(node, key)).sum();
+            let units_max = self.schedule.units_max();
             return if out <= units_max {
                 Ok(())
             } else {
@@ -20,14 +21,19 @@ impl World<'_> {
             };
         }
         let units_max = self.schedule.node_units_max();
-        for (number, node) in self.nodes.iter().enumerate() {
-            let (here, out) = node.units(key, self.now);
-            let out = out.max(here + self.units_on_way_back(number, key));
+        for node in 0..self.nodes.len() {
+            let out = self.units_out(node, key);
             if out > units_max {
-                return Err(format!("node {number} has {out} units of key {key}, and may have {units_max}"));
+                return Err(format!("node {node} has {out} units of key {key}, and may have {units_max}"));
             }
         }
         Ok(())
+    }
+
+    /// What a node has of a key, here and elsewhere, by its own account or by that of the simulation.
+    fn units_out(&self, node: usize, key: usize) -> u64 {
+        let (here, out) = self.nodes[node].units(key, self.now);
+        out.max(here + self.units_on_way_back(node, key) + self.units_lent(node, key))
     }
 
     /// What a node has given up and the authority would still take.
@@ -40,10 +46,6 @@ impl World<'_> {
             authority_time <= on_way.deadline && self.judges[key].is_alive(on_way.lease, self.now)
         };
         self.on_way_back.iter().filter(is_its).filter(is_alive).map(|on_way| on_way.units).sum()
-    }
-
-    fn units_out(&self, key: usize) -> u64 {
-        self.nodes.iter().map(|node| node.units(key, self.now).1).sum()
     }
 
     /// After everything: nothing is left anywhere, and where nothing went wrong, nothing was lost.

@@ -24,14 +24,22 @@ struct Passed {
     units: u64,
 }
 
+/// When a grant ends.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Ends {
+    /// Until when the authority may take back what is left, by its own clock.
+    pub(super) deadline: Time,
+    /// Until when it may be spent, in nanoseconds of the time that passes for all.
+    pub(super) dies_at: u64,
+    /// Until when its node certainly has it if it does not give it up, in the same time.
+    pub(super) in_hand_until: u64,
+}
+
 /// What is known of one lease.
 #[derive(Clone, Copy, Debug, Default)]
 struct Account {
     granted: u64,
-    /// Until when the authority may take back what is left, by its own clock.
-    deadline: Time,
-    /// Until when it may be spent, in nanoseconds of the time that passes for all.
-    dies_at: u64,
+    ends: Ends,
     spent: u64,
     returned: u64,
     /// After how many resets it was granted.
@@ -170,18 +178,20 @@ impl Judge {
 
     /// The authority has granted units. It takes back what is left of them until a moment of its own time, and they may be spent until one of everybody's.
     /// A question that comes twice is granted twice, but nobody has more than one of the answers.
-    pub(super) fn granted(&mut self, lease: u64, units: u64, deadline: Time, dies_at: u64) {
-        let account = self.accounts.entry(lease).or_default();
+    pub(super) fn granted(&mut self, lease: u64, units: u64, ends: Ends) {
+        let era = self.era();
+        let account = self.accounts.entry(lease).or_insert(Account { ends, ..Account::default() });
         account.granted = account.granted.max(units);
-        account.deadline = account.deadline.max(deadline);
-        account.dies_at = account.dies_at.max(dies_at);
-        account.era = self.eras.len() - 1;
+        account.ends.deadline = account.ends.deadline.max(ends.deadline);
+        account.ends.dies_at = account.ends.dies_at.max(ends.dies_at);
+        account.ends.in_hand_until = account.ends.in_hand_until.min(ends.in_hand_until);
+        account.era = era;
     }
 
     /// A node spends units of a lease.
     pub(super) fn spends(&mut self, lease: u64, units: u64, now: u64) -> Result<(), String> {
         if let Some(account) = self.accounts.get(&lease)
-            && now > account.dies_at
+            && now > account.ends.dies_at
         {
             return Err(format!("lease {lease}: {account:?}: spent at {now}, after its deadline"));
         }
@@ -191,7 +201,12 @@ impl Judge {
 
     /// Whether what is left of a lease is still worth something.
     pub(super) fn is_alive(&self, lease: u64, now: u64) -> bool {
-        self.accounts.get(&lease).is_some_and(|account| now <= account.dies_at)
+        self.accounts.get(&lease).is_some_and(|account| now <= account.ends.dies_at)
+    }
+
+    /// Whether the node of a lease still has it, unless it gave it up.
+    pub(super) fn is_in_hand(&self, lease: u64, now: u64) -> bool {
+        self.accounts.get(&lease).is_some_and(|account| now < account.ends.in_hand_until)
     }
 
     /// A node has not spent them after all.
@@ -219,7 +234,7 @@ impl Judge {
         now: Time,
     ) -> Result<(), String> {
         if let Some(account) = self.accounts.get(&lease)
-            && now > account.deadline
+            && now > account.ends.deadline
         {
             return Err(format!("lease {lease}: {account:?}: taken back at {now:?}, after its deadline"));
         }

@@ -7,7 +7,7 @@ use tollgate_store::lease::Errand;
 use super::authority::Done;
 use super::draw::MS;
 use super::events::{Event, Sent};
-use super::judge::Moment;
+use super::judge::{Ends, Moment};
 use super::node::{Heard, key_index};
 use super::world::World;
 
@@ -62,11 +62,12 @@ impl World<'_> {
         {
             let key = key_index(question.key);
             self.on_way_back.push(OnWayBack { node, epoch, key, lease, units, deadline });
+            self.forgets_loans(lease);
         }
         self.plan(PATIENCE_NS, Event::GiveUp { node, epoch, ticket });
         // These have no number by which a second time could be told: there the driver relies on its connection, which repeats nothing.
         let may_repeat = !matches!(question.act, Act::GiveBack { .. } | Act::Book(_) | Act::Reset);
-        let sent = Sent { node, epoch, ticket, question: question.clone(), undoes };
+        let sent = Sent { node, epoch, ticket, question: question.clone(), sent_at: self.now, undoes };
         self.carry(may_repeat, || Event::Arrive(sent.clone()));
         ticket
     }
@@ -102,11 +103,17 @@ impl World<'_> {
         let key = key_index(question.key);
         match question.act {
             Act::Lease { number, .. } => {
-                let deadline = now.plus(Span::from_ticks(self.schedule.life_ns / 1_000));
-                self.judges[key].granted(number, grant.leased, deadline, self.now + self.schedule.life_ns);
+                let life_ns = self.schedule.life_ns;
+                let ends = Ends {
+                    deadline: now.plus(Span::from_ticks(life_ns / 1_000)),
+                    dies_at: self.now + life_ns,
+                    in_hand_until: self.in_hand_until(sent, now),
+                };
+                self.judges[key].granted(number, grant.leased, ends);
             }
             Act::Take(cost) if grant.decision.is_allowed() => {
-                self.judges[key].granted(ticket, cost.units(), now, self.now);
+                let ends = Ends { deadline: now, dies_at: self.now, in_hand_until: self.now };
+                self.judges[key].granted(ticket, cost.units(), ends);
             }
             _ => {}
         }

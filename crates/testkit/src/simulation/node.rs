@@ -15,7 +15,7 @@ const FIRST_KEY: u64 = 7;
 const KEY_STEP: u64 = 1_000;
 
 /// The hash of a key.
-fn key_hash(key: usize) -> u64 {
+pub(super) fn key_hash(key: usize) -> u64 {
     FIRST_KEY + key as u64 * KEY_STEP
 }
 
@@ -129,8 +129,8 @@ impl Node {
 
     /// What its clock shows.
     pub(super) fn clock(&self, now: u64) -> Time {
-        let gained = i128::from(now - super::draw::START) * i128::from(self.gain_ppm) / 1_000_000;
-        Time::from_ticks(u64::try_from(i128::from(now + self.offset) + gained).unwrap())
+        let gained = (now - super::draw::START).cast_signed() * self.gain_ppm / 1_000_000;
+        Time::from_ticks((now + self.offset).checked_add_signed(gained).unwrap())
     }
 
     pub(super) fn spend(&self, key: usize, units: u64, is_lent: bool, now: u64) -> Option<Spent> {

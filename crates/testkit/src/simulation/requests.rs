@@ -119,6 +119,7 @@ impl World<'_> {
             }
             if is_lent {
                 self.nodes[node].keep(key, &spent);
+                self.ends_loan(node, key, &spent);
             }
             self.judges[key].passes(spent_at, units)?;
         }
@@ -166,14 +167,18 @@ impl World<'_> {
         is_lent: bool,
     ) -> Result<Part, String> {
         let spent_at = self.moment(key);
-        let mut here = None;
+        let (mut here, mut is_lent) = (None, is_lent);
         let spent = self.nodes[node].spend(key, units, is_lent, self.now).or_else(|| {
             let (units_here, out) = self.nodes[node].units(key, self.now);
             here = (units_here == out).then_some(units_here);
-            self.nodes[node].spend_part(key, units, verb == Charging::Take, self.now)
+            is_lent = verb == Charging::Take;
+            self.nodes[node].spend_part(key, units, is_lent, self.now)
         });
         for (lease, units) in spent.iter().flat_map(Spent::parts) {
             self.judges[key].spends(lease, units, self.now)?;
+        }
+        if let Some(spent) = spent.as_ref().filter(|_| is_lent) {
+            self.lends(node, key, spent);
         }
         Ok(Part { key, verb, units, spent, spent_at, here, ticket: None, granted: None })
     }
@@ -250,6 +255,7 @@ impl World<'_> {
         }
         if let Some(spent) = &part.spent {
             self.nodes[node].keep(part.key, spent);
+            self.ends_loan(node, part.key, spent);
             self.judges[part.key].passes(part.spent_at, spent.units())?;
         }
         if let Some(granted) = &part.granted {
@@ -283,6 +289,7 @@ impl World<'_> {
     /// A node gets back what it has lent.
     pub(super) fn put_back(&mut self, node: usize, key: usize, spent: Option<Spent>) -> Result<(), String> {
         let Some(spent) = spent else { return Ok(()) };
+        self.ends_loan(node, key, &spent);
         self.lost_when_put_back += self.nodes[node].put_back(key, &spent, self.now);
         spent.parts().try_for_each(|(lease, units)| self.judges[key].puts_back(lease, units))
     }

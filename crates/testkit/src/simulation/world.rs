@@ -1,15 +1,14 @@
 //! The run: events in the order of their moments, and what follows from each.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::sync::Arc;
 
 use tollgate_core::{Span, Time};
 
 use super::authority::Authority;
 use super::draw::{Dice, MS, START, Schedule, Terms};
-use super::events::{Event, Planned};
+use super::events::{Event, Plan};
 use super::judge::{Judge, Moment};
+use super::lent::Lent;
 use super::network::{OnWayBack, PATIENCE_NS};
 use super::node::Node;
 use super::outcome::{Outcome, Violation};
@@ -26,8 +25,7 @@ pub(super) struct World<'a> {
     /// Draws what there is besides takes of one key.
     pub(super) extra_dice: Dice,
     pub(super) now: u64,
-    pub(super) turn: u64,
-    pub(super) planned: BinaryHeap<Reverse<Planned>>,
+    pub(super) planned: Plan,
     pub(super) nodes: Vec<Node>,
     pub(super) authority: Authority,
     /// How far the authority's clock is ahead of the beginning's, and how much of that it has jumped forward.
@@ -38,6 +36,8 @@ pub(super) struct World<'a> {
     pub(super) judges: Vec<Judge>,
     /// What nodes have given up and the authority has not seen yet: an account of its own, since a node's may be wrong.
     pub(super) on_way_back: Vec<OnWayBack>,
+    /// What nodes have lent to requests that are not decided yet, in an account of its own.
+    pub(super) lent: Vec<Lent>,
     /// Units that were lent to requests and came back too late.
     pub(super) lost_when_put_back: u64,
     pub(super) tickets: u64,
@@ -69,8 +69,7 @@ impl<'a> World<'a> {
             dice,
             extra_dice: schedule.extra_dice(),
             now: START,
-            turn: 0,
-            planned: BinaryHeap::new(),
+            planned: Plan::default(),
             nodes,
             authority: Authority::new(&schedule.first.shared, keys),
             offset_ns: 0,
@@ -78,6 +77,7 @@ impl<'a> World<'a> {
             has_changed: false,
             judges: (0..keys).map(|_| Judge::new(schedule)).collect(),
             on_way_back: Vec::new(),
+            lent: Vec::new(),
             lost_when_put_back: 0,
             tickets: 0,
             requests: 0,
@@ -102,7 +102,7 @@ impl<'a> World<'a> {
     }
 
     fn play(&mut self) -> Result<(), String> {
-        while let Some(Reverse(Planned { at, event, .. })) = self.planned.pop() {
+        while let Some((at, event)) = self.planned.pop() {
             self.now = at;
             self.outcome.events += 1;
             let told = self.schedule.is_told.then(|| format!("{event:?}"));
@@ -289,7 +289,6 @@ impl<'a> World<'a> {
     }
 
     pub(super) fn plan(&mut self, delay: u64, event: Event) {
-        self.turn += 1;
-        self.planned.push(Reverse(Planned { at: self.now + delay, turn: self.turn, event }));
+        self.planned.push(self.now + delay, event);
     }
 }
