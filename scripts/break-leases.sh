@@ -8,8 +8,8 @@ schedules=200000
 seconds_max=600
 only=${1:-}
 source=$PWD
-copy=${BROKEN:-target}/broken
-export CARGO_TARGET_DIR=${BROKEN:-$source/target}/broken-build
+copy=target/broken
+export CARGO_TARGET_DIR=$source/target/broken-build
 # Each bug changes one file of one crate: cargo compiles only what depends on it, in parts, and links without LTO.
 export CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 CARGO_PROFILE_RELEASE_DEBUG=false
 export CARGO_INCREMENTAL=1

@@ -19,6 +19,7 @@ mod llm_trace;
 mod pauses;
 mod propagation;
 mod resident;
+mod settlements;
 mod table;
 mod tenants;
 mod timer;
@@ -76,6 +77,8 @@ enum Command {
     Faults(faults::FaultsArgs),
     /// Requests to a language model: estimates reserved, tokens settled; fails unless exactly those are charged
     LlmTrace(llm_trace::LlmTraceArgs),
+    /// Reservations settled while Redis and PostgreSQL fail; fails if units differ without a cause
+    Settlements(settlements::SettlementsArgs),
     /// Every attack on a server of its own: outcome, memory, and how others were served; fails if one did harm
     Hostile(hostile::HostileArgs),
     /// The child process of `hostile`: a server
@@ -120,6 +123,7 @@ fn run(command: Command) -> Result<(), Box<dyn Error>> {
         Command::Propagation(args) => propagation::run(&args),
         Command::Faults(args) => faults::run(&args),
         Command::LlmTrace(args) => llm_trace::run(&args),
+        Command::Settlements(args) => settlements::run(&args),
         Command::Hostile(args) => hostile::run(&args),
         Command::Serve(args) => hostile::run_server(&args),
         Command::Memory(args) => ledger::run_memory(&args),

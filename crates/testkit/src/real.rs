@@ -14,6 +14,7 @@ mod process;
 mod proxy;
 mod quota;
 pub mod redis;
+pub mod settlements;
 pub mod tokens;
 mod tollgate;
 mod upstream;

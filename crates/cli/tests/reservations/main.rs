@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod durable;
+mod pairs;
 mod unconfirmed;
 
 use std::net::{IpAddr, Ipv4Addr};

@@ -222,6 +222,13 @@ impl PostgresServer {
         self.process.signal(Signal::CONT);
     }
 
+    /// Has it end in good order, without waiting for its clients, and starts it again at the same port.
+    pub fn stop_and_start(&mut self) {
+        self.process.signal(Signal::INT);
+        self.process.wait();
+        self.restart();
+    }
+
     /// Starts it again at the same port, with what it has on disk. Whatever is left of it is ended first.
     pub fn restart(&mut self) {
         self.kill();

@@ -181,6 +181,17 @@ impl Tollgate {
         value.unwrap_or_else(|| panic!("no {series} among\n{text}"))
     }
 
+    /// The sum of a metric over all series that have this label, such as `kind="lost"`. 0 if there are none.
+    pub fn metric_sum(&self, name: &str, label: &str) -> u64 {
+        let text = fetch(self.admin(), "/metrics").expect("metrics").body;
+        let value = |line: &str| {
+            let (series, value) = line.strip_prefix(name)?.rsplit_once(' ')?;
+            let has_name = series.is_empty() || series.starts_with('{');
+            value.parse::<u64>().ok().filter(|_| has_name && series.contains(label))
+        };
+        text.lines().filter_map(value).sum()
+    }
+
     /// Writes a file of rules, whole: nobody sees half of it.
     pub fn write_rules(&self, name: &str, text: &str) {
         write_atomically(self.launch.folder(), &self.rules().join(name), text);
