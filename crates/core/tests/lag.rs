@@ -20,7 +20,7 @@ use common::{at, promise, take};
 fn lag_max(spec: &Spec) -> u64 {
     match *spec {
         Spec::TokenBucket { .. } | Spec::LeakyBucket { .. } | Spec::FixedWindow { .. } => spec.memory(),
-        Spec::SlidingWindow { period_ticks, .. } => period_ticks,
+        Spec::SlidingWindow { period_ticks, .. } | Spec::SlidingLog { period_ticks, .. } => period_ticks,
         Spec::SubWindows { count, .. } => spec.beat() * u64::from(count),
         _ => 1_000,
     }
@@ -201,6 +201,7 @@ fn nobody_is_told_to_wait_for_a_clock_that_was_set_back() {
         (Spec::FixedWindow { units: 10, period_ticks: 100 }, 200),
         (Spec::SlidingWindow { units: 10, period_ticks: 100 }, 300),
         (Spec::SubWindows { units: 10, period_ticks: 100, count: 10, oldest: OldestCounts::Whole }, 120),
+        (Spec::SlidingLog { units: 10, period_ticks: 100 }, 100),
     ];
     for (spec, wait_max) in specs {
         let limit = spec.limit();
@@ -224,6 +225,7 @@ fn after_a_clock_was_set_back_promises_are_kept() {
         Spec::SlidingWindow { units, period_ticks },
         Spec::SubWindows { units, period_ticks, count: 10, oldest: OldestCounts::Whole },
         Spec::SubWindows { units, period_ticks, count: 10, oldest: OldestCounts::ByOverlap },
+        Spec::SlidingLog { units, period_ticks },
     ];
     for spec in specs {
         let limit = spec.limit();
@@ -243,6 +245,47 @@ fn after_a_clock_was_set_back_promises_are_kept() {
         let (decision, _) = limit.decide_word(kept.expect("what was trimmed is kept"), then);
         assert!(decision.is_allowed(), "{spec:?} as a word: denied at the promised moment");
     }
+}
+
+/// The clock was set back by far. The units were taken before now, so they count for a whole period from now on.
+#[test]
+fn a_log_counts_units_from_before_a_clock_was_set_back_for_one_period() {
+    let limit = Limit::from(SlidingLog::new(common::rate(3, 100)).unwrap());
+    let mut state = limit.fresh();
+    assert!(take(&limit, &mut state, 2, 9_000));
+    assert_eq!(promise(&limit, &mut state.clone(), 2, 5_000), Some(100), "what a peek and a denial promise");
+    assert!(take(&limit, &mut state, 1, 5_010));
+    assert_eq!(promise(&limit, &mut state, 1, 5_050), Some(60));
+    assert!(!take(&limit, &mut state, 1, 5_109));
+    assert!(take(&limit, &mut state, 3, 5_110));
+}
+
+/// The same of holds: none ends later than the longest hold after the clock was set back, and each can be released.
+#[test]
+fn holds_from_before_a_clock_was_set_back_end_after_the_longest_hold() {
+    let limit = Concurrency::new(2, Span::from_ticks(100)).unwrap();
+    let mut holders = tollgate_core::Holders::default();
+    let [first, second] = [9_000, 9_001].map(|now| limit.acquire(&mut holders, Cost::ONE, at(now)).1);
+    assert!(limit.acquire(&mut holders, Cost::ONE, at(5_000)).1.is_none(), "they are held");
+    assert!(limit.release(&mut holders, first.unwrap(), at(5_000)));
+    let third = limit.acquire(&mut holders, Cost::ONE, at(5_050)).1;
+    assert!(third > second, "no number is given out twice");
+    assert!(limit.acquire(&mut holders, Cost::ONE, at(5_099)).1.is_none());
+    assert!(limit.acquire(&mut holders, Cost::ONE, at(5_100)).1.is_some(), "the second has ended");
+    assert!(!limit.release(&mut holders, second.unwrap(), at(5_100)));
+    assert!(limit.acquire(&mut holders, Cost::ONE, at(5_149)).1.is_none());
+}
+
+/// A rule whose longest hold becomes shorter does not end the holds that were given out before.
+#[test]
+fn a_hold_of_a_longer_limit_keeps_its_deadline() {
+    let [long, short] = [100_000, 100].map(|ticks| Concurrency::new(1, Span::from_ticks(ticks)).unwrap());
+    let mut holders = tollgate_core::Holders::default();
+    assert!(long.acquire(&mut holders, Cost::ONE, at(5_000)).1.is_some());
+    for now in [5_001, 5_101, 104_999] {
+        assert!(short.acquire(&mut holders, Cost::ONE, at(now)).1.is_none());
+    }
+    assert!(short.acquire(&mut holders, Cost::ONE, at(105_000)).1.is_some());
 }
 
 /// One limit in three units of time, for any number of units that divides the period.

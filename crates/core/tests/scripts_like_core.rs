@@ -98,6 +98,33 @@ fn time_may_step_back() {
     }
 }
 
+/// Clocks that are set back by far more than a limit remembers, and forward again.
+#[test]
+fn clocks_may_be_set_back_by_far() {
+    let server = RedisServer::start();
+    let caller = Rc::new(RefCell::new(ScriptCaller::new(server.client())));
+    let limits: [Limit; 2] = [
+        SlidingLog::new(rate(6, 60_000)).unwrap().into(),
+        Concurrency::new(6, Span::from_ticks(60_000)).unwrap().into(),
+    ];
+    // How far time goes on, and back, between two asks.
+    let steps = [0, 10_000, 70_000, -3_600_000, 1_000, -50_000, 30_000, -130_000, 61_000, -65_000, 3_600_000];
+    for limit in limits {
+        for seed in 0..200_usize {
+            let mut scripts = Scripts::new(&caller, TICK);
+            let mut now = NOON;
+            for step in 0..30 {
+                let pick = (seed * 7 + step * step * 5 + seed * step * 3) % 1_009;
+                now = now.saturating_add_signed(steps[pick % steps.len()]);
+                let intent = [Intent::Take, Intent::Take, Intent::Peek, Intent::Book][pick % 4];
+                let ask = Ask { cost: Cost::new(pick as u64 / 4 % 4), now: at(now), intent };
+                let [got, expected] = scripts.decide_beside_core(b"key", &limit, ask);
+                assert_eq!(got, expected, "{limit:?}: seed {seed}, step {step}, {ask:?}");
+            }
+        }
+    }
+}
+
 /// A list of asks gets what single calls at that instant would, and several keys in one call what each would alone.
 #[test]
 fn lists_are_answered_like_single_calls() {

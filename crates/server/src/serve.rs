@@ -18,6 +18,7 @@ use thiserror::Error;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
+use tollgate::core::{Span, Tick};
 use tollgate::policy::Problems;
 use tollgate::{Clock, EngineError, Keeper, LedgerSettings};
 use tollgate_control::{DatabaseAddress, DatabaseError, FleetSecret, Left};
@@ -257,7 +258,7 @@ pub async fn serve(mut settings: Settings) -> Result<Running, ServeError> {
         tasks.spawn(control.follow(stopper.drain()));
     }
     let tending = Arc::new(AtomicBool::new(true));
-    tend(&gate, &tending).map_err(ServeError::Threads)?;
+    tend(&gate, settings.clock_jump_delay, &tending).map_err(ServeError::Threads)?;
     gate.set_ready(true);
     let Settings { drain_delay, drain_timeout, .. } = settings;
     let admin_token_file = admin_tokens.made;
@@ -568,10 +569,11 @@ fn redis(gate: &Arc<Gate>) -> Handler {
 }
 
 /// Tends the ledger from a thread of its own, so that decisions find memory ready.
-fn tend(gate: &Arc<Gate>, tending: &Arc<AtomicBool>) -> io::Result<()> {
+fn tend(gate: &Arc<Gate>, clock_jump_delay: Duration, tending: &Arc<AtomicBool>) -> io::Result<()> {
     let (gate, tending) = (Arc::clone(gate), Arc::clone(tending));
+    let agreement = Tick::NANOSECOND.span(clock_jump_delay).unwrap_or(Span::MAX);
     let tend = move || {
-        let (mut tends, mut guard) = (0_u32, gate.clock().guard());
+        let (mut tends, mut guard) = (0_u32, gate.clock().guard().agreement(agreement));
         while tending.load(Ordering::Relaxed) {
             // First: who has stood still may not be counted any more, and leases again as soon as it is tended.
             gate.count_nodes();

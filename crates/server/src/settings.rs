@@ -112,6 +112,9 @@ pub struct Settings {
     pub drain_delay: Duration,
     /// How long connections have to finish after that.
     pub drain_timeout: Duration,
+    /// How long wall time has to stay where it has jumped to before the server follows it without
+    /// another clock.
+    pub clock_jump_delay: Duration,
     /// What is logged: a level, or a filter such as `info,tollgate_server=debug`.
     pub log_level: String,
     /// How logs are written.
@@ -145,6 +148,7 @@ impl Default for Settings {
             insecure_listen: false,
             drain_delay: Duration::ZERO,
             drain_timeout: Duration::from_secs(10),
+            clock_jump_delay: Duration::from_secs(60),
             log_level: "info".to_owned(),
             log_format: LogFormat::Text,
         }

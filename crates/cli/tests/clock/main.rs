@@ -1,6 +1,9 @@
 //! Clocks that jump: nothing is deleted, no quota is spent twice, and no caller is denied for longer than its limit says.
 #![allow(clippy::unwrap_used)]
 
+mod followed;
+mod redis;
+
 use serde_json::{Value, json};
 use tollgate_testkit::real::postgres::PostgresServer;
 use tollgate_testkit::real::{Launch, Signal, Tollgate, WallTime, until};

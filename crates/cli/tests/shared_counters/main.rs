@@ -9,6 +9,7 @@ mod envoy;
 mod holds;
 mod hot_keys;
 mod leases;
+mod operations;
 mod pins;
 mod processes;
 mod throttles;

@@ -14,6 +14,20 @@ local function remove(key, hold)
   call('ZREM', key, hold, 'u' .. hold)
 end
 
+-- Holds that were given out more than the longest hold ahead show a clock that was set back: they end as if they had been given out now.
+-- A deadline that a limit with a longer hold gave out is right, and stays.
+local function date_anew(key, latest)
+  local dated = false
+  local beyond = call('ZRANGEBYSCORE', key, format('(%d', latest), '+inf')
+  for b = 1, #beyond do
+    if beyond[b] + 0 > latest then
+      call('ZADD', key, format('%d', latest), beyond[b])
+      dated = true
+    end
+  end
+  return dated
+end
+
 local tick, now, units_max, hold_max
 for i = 1, #KEYS do
   local key, asks = KEYS[i], ARGV[place] + 0
@@ -26,12 +40,13 @@ for i = 1, #KEYS do
     asks = -asks
   end
 
-  local held, last, changed = number_below(key, 'held'), 0, false
+  local held, last, changed, is_ahead = number_below(key, 'held'), 0, false, false
   local expired = {}
   if held then
     expired = call('ZRANGEBYSCORE', key, '0', format('%d', now))
     for e = 1, #expired do held = held - units_of(key, expired[e]) end
     last = number_below(key, 'last')
+    is_ahead = last > now + hold_max
   else
     held = 0
   end
@@ -39,9 +54,12 @@ for i = 1, #KEYS do
   for _ = 1, asks do
     local verb, units, holder = next_ask(key)
     local outcome, span = 0, 0
+    local asks_for = units > 0 and (verb >= 0 or verb == BOOK)
+    local dated = is_ahead and asks_for and date_anew(key, now + hold_max)
+    changed = changed or dated
     local fits = held + units <= units_max
-    local takes = fits and units > 0 and (verb >= 0 or verb == BOOK)
-    if takes or verb == GIVE_BACK or verb == RELEASE then
+    local takes = fits and asks_for
+    if takes or dated or verb == GIVE_BACK or verb == RELEASE then
       for e = 1, #expired do remove(key, expired[e]) end
       changed = changed or #expired > 0
       expired = {}

@@ -76,6 +76,9 @@ impl Concurrency {
     /// Asks for units to hold, and says under which name they are held.
     pub fn acquire(&self, holders: &mut Holders, cost: Cost, now: Time) -> (Decision, Option<Holder>) {
         let ask = Ask::take(cost, now);
+        if ask.takes() {
+            self.date_anew(holders, now);
+        }
         let held = self.used(holders, now);
         let fits = held <= self.units && cost.units() <= self.units - held;
         if !(fits && ask.takes()) {
@@ -97,6 +100,21 @@ impl Concurrency {
         holders.holds.drain(..expired);
         let place = holders.holds.iter().position(|hold| hold.holder == holder);
         place.is_some_and(|place| holders.holds.remove(place).is_some())
+    }
+
+    /// Holds that were given out more than the longest hold ahead show a clock that was set back. They
+    /// end as if they had been given out now, because they were given out before.
+    fn date_anew(&self, holders: &mut Holders, now: Time) {
+        let latest = now.plus(self.hold_max);
+        if holders.last <= latest.0 || holders.holds.back().is_none_or(|hold| hold.deadline <= latest) {
+            return;
+        }
+        let beyond = holders.holds.partition_point(|hold| hold.deadline <= latest);
+        // A deadline that a limit with a longer hold gave out is right, and stays.
+        for hold in holders.holds.range_mut(beyond..).filter(|hold| hold.holder.0 > latest.0) {
+            hold.deadline = latest;
+        }
+        holders.holds.make_contiguous().sort_by_key(|hold| (hold.deadline, hold.holder));
     }
 
     fn answer(&self, held: u64, cost: Cost, fits: bool) -> Decision {

@@ -1,6 +1,6 @@
 -- The twin of sliding_log.rs. A key holds a list of entries, the oldest first: when units were taken, and how many had been taken in all
 -- before and after them. So what is in use is the difference of two entries, and any other is found by halving: a long log is
--- never read as a whole. Numbers: units, period.
+-- never read as a whole. Entries more than a period ahead show a clock that was set back: they count as taken now. Numbers: units, period.
 local function entry_at(key, index)
   local entry = call('LINDEX', key, index)
   if entry then
@@ -23,6 +23,7 @@ local function read(log, now)
   local key, period = log.key, log.period
   local newest_at, newest_before, after = entry_at(key, '-1')
   log.is_stored, log.expired, log.before, log.after, log.added = newest_at ~= nil, 0, 0, 0, 0
+  log.stored_at, log.ahead = newest_at, nil
   if newest_at and newest_at + period > now then
     local oldest_at, before = entry_at(key, '0')
     if oldest_at + period <= now then
@@ -30,8 +31,33 @@ local function read(log, now)
       oldest_at, before = entry_at(key, log.expired)
     end
     log.before, log.after = before, after
+    if newest_at > now + period then
+      log.ahead = first_above(key, log.expired, call('LLEN', key) - 1, now + period, -1)
+      newest_at = log.ahead > log.expired and entry_at(key, log.ahead - 1) or now
+      if newest_at < now then newest_at = now end
+    end
     log.newest_at, log.newest_before = newest_at, newest_before
   end
+end
+
+-- Moves the entries that are ahead to where they count: to now, or to the newest of the others.
+local function date_anew(log, now, tick)
+  local key = log.key
+  local _, before = entry_at(key, log.ahead)
+  local last_at, last_before
+  if log.ahead > log.expired then
+    last_at, last_before = entry_at(key, log.ahead - 1)
+    call('LTRIM', key, log.expired, log.ahead - 1)
+  else
+    call('DEL', key)
+  end
+  if last_at and last_at >= now then
+    call('LSET', key, '-1', format('%d %d %d', last_at, last_before, log.after))
+  else
+    call('RPUSH', key, format('%d %d %d', now, before, log.after))
+  end
+  call('PEXPIRE', key, format('%d', ceil((log.newest_at + log.period - now) * tick / 1000) + slack_ms))
+  read(log, now)
 end
 
 local function write(log, now, tick)
@@ -80,7 +106,7 @@ local function leaves_at(log, over, now)
     local index = first_above(log.key, log.expired + 1, call('LLEN', log.key) - 1, -1, sum - 1)
     taken_at = entry_at(log.key, index)
   end
-  return taken_at + log.period
+  return (taken_at > now + log.period and log.newest_at or taken_at) + log.period
 end
 
 local tick, now, units_max, period
@@ -105,13 +131,14 @@ for i = 1, #KEYS do
       units = lease_units(units, units_max - (log.after + log.added - log.before), third)
       verb = units
     end
+    if log.ahead and (verb >= 0 or (verb == BOOK and units > 0)) then date_anew(log, now, tick) end
     local outcome, span = 0, 0
     if verb == GIVE_BACK then
       if units > 0 then
         write(log, now, tick)
         read(log, now)
         -- Where others have come since, what is undone must not be theirs, which count for longer.
-        if third == ANY_MOMENT or third == log.newest_at then
+        if third == ANY_MOMENT or third == log.stored_at then
           give_back(log, units)
           read(log, now)
         end

@@ -2,11 +2,15 @@
 //!
 //! Never more than N units in any period, never a wrong denial; the price is a state that grows with N, so N is
 //! capped. Units taken at the same moment share an entry.
+//!
+//! A clock that lags by up to a period adds its units to the newest entry. An entry further ahead than
+//! that shows a clock that was set back: its units count as taken now, because they were taken before,
+//! and the limit denies for no longer than a period after that.
 
 use std::collections::VecDeque;
 
 use crate::algorithm::Algorithm;
-use crate::ask::{Ask, Refund};
+use crate::ask::{Ask, Intent, Refund};
 use crate::decision::{Decision, Outcome};
 use crate::error::LimitError;
 use crate::rate::Rate;
@@ -65,6 +69,18 @@ impl SlidingLog {
         }
     }
 
+    /// Whether the clock was set back after the newest entry was written.
+    fn is_ahead(&self, log: &Log, now: Time) -> bool {
+        log.entries.back().is_some_and(|newest| newest.taken_at > now.plus(self.period))
+    }
+
+    /// Moves the entries that are more than a period ahead to `now`.
+    fn date_anew(&self, log: &mut Log, now: Time) {
+        let first = log.entries.partition_point(|entry| entry.taken_at <= now.plus(self.period));
+        let units = log.entries.drain(first..).map(|entry| entry.units).sum();
+        self.add(log, units, now);
+    }
+
     /// When enough of the oldest entries have left to make room for `units`.
     fn retry_after(&self, log: &Log, units: u64, used: u64, now: Time) -> Span {
         let mut over = used.saturating_add(units).saturating_sub(self.units);
@@ -77,27 +93,7 @@ impl SlidingLog {
         Span::ZERO
     }
 
-    /// As [`crate::Limit::with_reserve`].
-    pub(crate) fn with_reserve(&self, units: u64) -> Option<SlidingLog> {
-        let units = self.units.checked_sub(units).filter(|&units| units > 0)?;
-        Some(SlidingLog { units, ..*self })
-    }
-
-    /// The units of a period, and the period.
-    pub(crate) fn units_per_period(&self) -> (u64, Span) {
-        (self.units, self.period)
-    }
-
-    /// The limit of a node that has this share of the units.
-    pub(crate) fn share(&self, share: Share) -> SlidingLog {
-        SlidingLog { units: share.of(self.units), ..*self }
-    }
-}
-
-impl Algorithm for SlidingLog {
-    type State = Log;
-
-    fn decide(&self, log: &mut Log, ask: Ask) -> Decision {
+    fn decide_in_order(&self, log: &mut Log, ask: Ask) -> Decision {
         let used = self.used(log, ask.now);
         let units = ask.cost.units();
         let allowed = used <= self.units && units <= self.units - used;
@@ -126,6 +122,39 @@ impl Algorithm for SlidingLog {
             remaining: self.units.saturating_sub(used),
             reset_after: Some(newest.map_or(Span::ZERO, |entry| self.leaves_at(entry).since(ask.now))),
         }
+    }
+
+    /// As [`crate::Limit::with_reserve`].
+    pub(crate) fn with_reserve(&self, units: u64) -> Option<SlidingLog> {
+        let units = self.units.checked_sub(units).filter(|&units| units > 0)?;
+        Some(SlidingLog { units, ..*self })
+    }
+
+    /// The units of a period, and the period.
+    pub(crate) fn units_per_period(&self) -> (u64, Span) {
+        (self.units, self.period)
+    }
+
+    /// The limit of a node that has this share of the units.
+    pub(crate) fn share(&self, share: Share) -> SlidingLog {
+        SlidingLog { units: share.of(self.units), ..*self }
+    }
+}
+
+impl Algorithm for SlidingLog {
+    type State = Log;
+
+    fn decide(&self, log: &mut Log, ask: Ask) -> Decision {
+        if !self.is_ahead(log, ask.now) {
+            return self.decide_in_order(log, ask);
+        }
+        if ask.intent == Intent::Take || ask.books() {
+            self.date_anew(log, ask.now);
+            return self.decide_in_order(log, ask);
+        }
+        let mut dated_anew = log.clone();
+        self.date_anew(&mut dated_anew, ask.now);
+        self.decide_in_order(&mut dated_anew, ask)
     }
 
     fn give_back(&self, log: &mut Log, refund: Refund) {

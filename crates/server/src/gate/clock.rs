@@ -17,7 +17,7 @@ impl Gate {
         match event {
             ClockEvent::Jumped { by_ns } => tracing::warn!(
                 seconds = seconds(by_ns),
-                "wall time has jumped: not followed until another clock confirms it, or it has stayed for a minute"
+                "wall time has jumped: not followed until another clock confirms it, or it has stayed for `clock_jump_delay`"
             ),
             ClockEvent::CameBack => tracing::warn!("wall time is back where it was: nothing was changed"),
             ClockEvent::Followed { by_ns } => {

@@ -211,6 +211,9 @@ settings! {
     "drain_timeout", "TOLLGATE_DRAIN_TIMEOUT", None, "TIME",
         "How long connections then have to finish [default: 10s]",
         |settings, text| { settings.drain_timeout = duration(text)?; Ok(()) };
+    "clock_jump_delay", "TOLLGATE_CLOCK_JUMP_DELAY", None, "TIME",
+        "How long wall time has to stay where it has jumped to before the server follows it without another clock [default: 1m]",
+        |settings, text| { settings.clock_jump_delay = duration(text)?; Ok(()) };
     "log_level", "TOLLGATE_LOG_LEVEL", Some("LOG_LEVEL"), "LEVEL",
         "What is logged: error, warn, info, debug, trace, or a filter by module [default: info]",
         |settings, text| { settings.log_level = log_level(text)?; Ok(()) };

@@ -2,7 +2,7 @@
 //!
 //! Wall time that is set wrong for a moment opens windows that are not due, and a tenant spends its quota again. So a jump is noticed, by comparing wall time
 //! with time that only runs, and is not followed on its own word: a clock elsewhere (that of the database or of Redis) has to confirm it, or, where there is
-//! none, wall time has to stay where it is for a minute. Small corrections are followed at once.
+//! none, wall time has to stay where it is for a minute (or as long as the operator says). Small corrections are followed at once.
 //!
 //! Readings go in, and what to do comes out. Nothing here reads a clock.
 
@@ -20,7 +20,7 @@ pub const CORRECTION_MAX: Span = Span::from_ticks(SECOND);
 pub const REFERENCE_TOLERANCE: Span = Span::from_ticks(5 * SECOND);
 /// What another clock said longer ago than this does not count.
 pub const REFERENCE_LIFE: Span = Span::from_ticks(30 * SECOND);
-/// Where no other clock can confirm a jump, wall time has to stay for so long where it is.
+/// Where no other clock can confirm a jump, wall time has to stay for so long where it is, unless the operator says otherwise.
 pub const AGREEMENT: Span = Span::from_ticks(60 * SECOND);
 
 /// What the clocks show at one moment.
@@ -70,6 +70,8 @@ pub enum ClockEvent {
 pub struct ClockGuard {
     /// How far the timeline is ahead of time that only runs.
     ahead_ns: i64,
+    /// Where no other clock can confirm a jump, wall time has to stay for so long where it is.
+    agreement: Span,
     jump: Option<Jump>,
     differs: bool,
 }
@@ -86,7 +88,13 @@ struct Jump {
 impl ClockGuard {
     /// A guard of a timeline that is so far ahead of time that only runs.
     pub fn new(ahead_ns: i64) -> ClockGuard {
-        ClockGuard { ahead_ns, jump: None, differs: false }
+        ClockGuard { ahead_ns, agreement: AGREEMENT, jump: None, differs: false }
+    }
+
+    /// With so long to wait where no other clock can confirm a jump.
+    #[must_use]
+    pub fn agreement(self, agreement: Span) -> ClockGuard {
+        ClockGuard { agreement, ..self }
     }
 
     /// How far the timeline is to be ahead of time that only runs.
@@ -118,7 +126,7 @@ impl ClockGuard {
         let Jump { since, .. } = *self.jump.insert(jump.unwrap_or(Jump { ahead_ns, since: reading.steady }));
         let is_confirmed = match reference {
             Some(reference) => is_within(ahead_ns.saturating_sub(reference), REFERENCE_TOLERANCE),
-            None => reading.steady.since(since) >= AGREEMENT,
+            None => reading.steady.since(since) >= self.agreement,
         };
         if is_confirmed {
             (self.ahead_ns, self.jump, self.differs) = (ahead_ns, None, false);

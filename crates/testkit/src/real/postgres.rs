@@ -22,6 +22,7 @@ use tempfile::TempDir;
 use super::process::{Process, Signal, run};
 use super::proxy::Proxy;
 use super::wait::until;
+use super::wall_time::WallTime;
 
 /// Where Debian has its versions.
 const VERSIONS: &str = "/usr/lib/postgresql";
@@ -45,6 +46,7 @@ pub struct PostgresLaunch {
     settings: Vec<String>,
     is_durable: bool,
     identity: Option<(String, String)>,
+    variables: Vec<(&'static str, String)>,
 }
 
 /// A running server.
@@ -71,7 +73,8 @@ impl Default for PostgresLaunch {
             "dynamic_shared_memory_type=mmap",
             "max_connections=60",
         ];
-        PostgresLaunch { settings: settings.map(str::to_owned).into(), is_durable: false, identity: None }
+        let settings = settings.map(str::to_owned).into();
+        PostgresLaunch { settings, is_durable: false, identity: None, variables: Vec::new() }
     }
 }
 
@@ -93,6 +96,12 @@ impl PostgresLaunch {
     #[must_use]
     pub fn tls(self, certificate: String, key: String) -> PostgresLaunch {
         PostgresLaunch { identity: Some((certificate, key)), ..self.setting("ssl=on") }
+    }
+
+    /// With a clock that the test sets.
+    #[must_use]
+    pub fn wall_time(self, wall_time: &WallTime) -> PostgresLaunch {
+        PostgresLaunch { variables: wall_time.variables().into(), ..self }
     }
 
     /// Starts it. It answers when this comes back.
@@ -117,6 +126,7 @@ impl PostgresLaunch {
     fn run(&self, folder: &Path, address: SocketAddr) -> Option<Process> {
         let mut command = command("postgres", folder);
         command.arg("-D").arg(data(folder)).arg("-p").arg(address.port().to_string());
+        command.envs(self.variables.iter().map(|(name, value)| (name, value)));
         for setting in &self.settings {
             command.arg("-c").arg(setting);
         }

@@ -27,6 +27,7 @@ use super::process::{Process, Signal};
 use super::proxy::{Proxy, system_program};
 use super::venv;
 use super::wait::until;
+use super::wall_time::WallTime;
 
 /// So often another port is tried where somebody else has taken the free one meanwhile.
 const PORTS_TRIED: u32 = 5;
@@ -39,6 +40,7 @@ pub struct RedisLaunch {
     binary: PathBuf,
     settings: Vec<String>,
     flags: Vec<String>,
+    variables: Vec<(&'static str, String)>,
     address: Option<SocketAddr>,
     /// Who it is over TLS, if it speaks that too.
     identity: Option<RedisIdentity>,
@@ -69,7 +71,8 @@ impl RedisLaunch {
     /// This program, which understands what `redis-server` does.
     pub fn of(binary: PathBuf) -> RedisLaunch {
         let settings = ["save \"\"", "appendonly no", "daemonize no"].map(str::to_owned).into();
-        RedisLaunch { binary, settings, flags: Vec::new(), address: None, identity: None }
+        let (flags, variables) = (Vec::new(), Vec::new());
+        RedisLaunch { binary, settings, flags, variables, address: None, identity: None }
     }
 
     /// With this line in its settings, such as `maxmemory 2mb`.
@@ -90,6 +93,12 @@ impl RedisLaunch {
     pub fn flag(mut self, flag: &str) -> RedisLaunch {
         self.flags.push(flag.to_owned());
         self
+    }
+
+    /// With a clock that the test sets.
+    #[must_use]
+    pub fn wall_time(self, wall_time: &WallTime) -> RedisLaunch {
+        RedisLaunch { variables: wall_time.variables().into(), ..self }
     }
 
     /// At this address, which must be free.
@@ -126,6 +135,7 @@ impl RedisLaunch {
     fn run(&self, folder: &Path, address: SocketAddr) -> Option<Process> {
         let mut command = Command::new(&self.binary);
         command.arg(CONFIG).args(&self.flags).current_dir(folder);
+        command.envs(self.variables.iter().map(|(name, value)| (name, value)));
         let mut process = Process::start("redis", &mut command, folder);
         let answers = until("redis answers", || match process.ended() {
             Some(_) => Some(false),

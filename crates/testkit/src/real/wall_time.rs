@@ -3,6 +3,7 @@
 //! Only wall time is shifted. Time that only runs stays as it is, as when an operator or NTP sets a clock.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -69,6 +70,9 @@ impl WallTime {
     /// As it is.
     pub fn new() -> WallTime {
         let folder = tempfile::tempdir().expect("a temporary directory");
+        // PostgreSQL reads it as a user of its own.
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755))
+            .expect("a directory of our own");
         let source = folder.path().join("wall_time.c");
         fs::write(&source, SOURCE).expect("a file in a directory of our own");
         let wall_time = WallTime { folder };

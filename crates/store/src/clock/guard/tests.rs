@@ -62,6 +62,14 @@ fn a_glitch_moves_nothing_and_is_noticed() {
 }
 
 #[test]
+fn an_operator_says_how_long_a_jump_has_to_last() {
+    let mut watched = Watched { wrong_s: 3_600, ..Watched::new() };
+    watched.guard = ClockGuard::new(0).agreement(Span::from_ticks(3 * SECOND));
+    assert_eq!(watched.pass(3), [ClockEvent::Jumped { by_ns: ns(3_600) }]);
+    assert_eq!(watched.pass(1), [ClockEvent::Followed { by_ns: ns(3_600) }]);
+}
+
+#[test]
 fn without_another_clock_a_jump_is_followed_after_a_minute_and_back_after_another() {
     for wrong_s in [25 * DAY_S, -3_600] {
         let mut watched = Watched { wrong_s, ..Watched::new() };

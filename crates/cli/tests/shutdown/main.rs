@@ -1,6 +1,9 @@
 //! Stopping: what is under way is finished, load balancers are told in time, and nobody waits for ever.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod http2;
+mod resp;
+
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Barrier;
