@@ -30,7 +30,7 @@ pub(super) struct Sent {
     pub(super) epoch: u64,
     pub(super) ticket: u64,
     pub(super) question: Question,
-    pub(super) sent_at: u64,
+    pub(super) departed_at: u64,
     /// The lease or the question whose grant it undoes.
     pub(super) undoes: Option<u64>,
 }

@@ -31,7 +31,7 @@ impl World<'_> {
         let Question { key, ref limit, .. } = sent.question;
         let life_max = Span::from_ticks(self.schedule.life_ns);
         let life_ns = limit.lease_life(key_hash(key_index(key)), granted_at, life_max).ticks();
-        sent.sent_at + life_ns - life_ns / DRIFT_PART
+        sent.departed_at + life_ns - life_ns / DRIFT_PART
     }
 
     /// A node lends units.

@@ -67,7 +67,7 @@ impl World<'_> {
         self.plan(PATIENCE_NS, Event::GiveUp { node, epoch, ticket });
         // These have no number by which a second time could be told: there the driver relies on its connection, which repeats nothing.
         let may_repeat = !matches!(question.act, Act::GiveBack { .. } | Act::Book(_) | Act::Reset);
-        let sent = Sent { node, epoch, ticket, question: question.clone(), sent_at: self.now, undoes };
+        let sent = Sent { node, epoch, ticket, question: question.clone(), departed_at: self.now, undoes };
         self.carry(may_repeat, || Event::Arrive(sent.clone()));
         ticket
     }

@@ -14,7 +14,7 @@ use super::{Attempt, COST_END, ESTIMATE, Keys, POLICY, Told};
 
 const CLIENTS: u64 = 6;
 /// How long all pairs may take.
-const PATIENCE: Duration = Duration::from_secs(1_800);
+const PATIENCE: Duration = Duration::from_mins(30);
 
 /// The key that an attempt charges.
 pub(super) fn key(keys: Keys, attempt: u64) -> String {
