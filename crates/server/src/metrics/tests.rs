@@ -41,7 +41,13 @@ fn text(metrics: &Metrics) -> String {
     };
     metrics
         .encode(
-            EngineStats { ledger, hot, reservations, switched_off: [0; 3] },
+            EngineStats {
+                ledger,
+                hot,
+                reservations,
+                request_ids: RequestIdStats::default(),
+                switched_off: [0; 3],
+            },
             StoreStats::default(),
             ConnectionStats::default(),
         )
