@@ -19,6 +19,7 @@ mod backlog;
 mod books;
 mod commit;
 mod denials;
+mod ids;
 mod item;
 mod journal;
 mod line;

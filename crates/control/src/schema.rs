@@ -11,7 +11,7 @@ const SETTINGS: &str =
     "CREATE TABLE settings (name TEXT COLLATE BINARY NOT NULL PRIMARY KEY, value TEXT NOT NULL)";
 
 /// What made each schema of the one before. A statement that was released is never touched again.
-const MIGRATIONS: &[&[&str]] = &[DOCUMENTS, DURABLE, ACTS, SECRET, PAST_AND_SETTLEMENTS];
+const MIGRATIONS: &[&[&str]] = &[DOCUMENTS, DURABLE, ACTS, SECRET, PAST_AND_SETTLEMENTS, REQUEST_IDS];
 
 /// What operators decide.
 const DOCUMENTS: &[&str] = &[
@@ -73,6 +73,14 @@ const PAST_AND_SETTLEMENTS: &[&str] = &[
         key TEXT COLLATE BINARY NOT NULL, number BIGINT NOT NULL, sender BIGINT NOT NULL, deadline BIGINT NOT NULL,
         PRIMARY KEY (key, number))",
     "CREATE INDEX settlements_by_deadline ON settlements (deadline)",
+];
+
+/// The ids of requests that were charged, so that a repeat is not charged again. `counted_at` is in ticks of the counter, `deadline` in microseconds.
+const REQUEST_IDS: &[&str] = &[
+    "CREATE TABLE request_ids (
+        key TEXT COLLATE BINARY NOT NULL, number BIGINT NOT NULL, fingerprint BIGINT NOT NULL, users BIGINT NOT NULL,
+        allowed BIGINT NOT NULL, counted_at BIGINT NOT NULL, deadline BIGINT NOT NULL, PRIMARY KEY (key, number))",
+    "CREATE INDEX request_ids_by_deadline ON request_ids (deadline)",
 ];
 
 /// Makes the tables what they have to be. Returns the fleet to which the database belongs.

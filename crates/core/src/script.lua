@@ -53,6 +53,56 @@ local function is_forgotten(key, counted_us)
   return reset_us and counted_us <= reset_us + 0
 end
 
+-- The id of a request stands beside its counter: what it is bound to, how many have it, how it came out, and when it was counted. A request without
+-- an id does not come here.
+local TAKE_ONCE, BOOK_ONCE, UNDO_ONCE = -10, -11, -13
+local ID_MS = '600000'
+-- What is added to the outcome of a repeat. A repeat of another request comes out as 2.
+local REPEATED = 8
+local once
+
+local function next_once(key, verb, units, third)
+  if not key then return RELEASE, 0, 0 end
+  local place_of_id, fingerprint = key .. ':id:' .. ARGV[place], ARGV[place + 1]
+  local stored = call('MGET', place_of_id)[1]
+  if not stored then
+    if verb == UNDO_ONCE then return GIVE_BACK, 0, 0 end
+    once = { place = place_of_id, fingerprint = fingerprint, is_fact = verb ~= TAKE_ONCE }
+    if verb == TAKE_ONCE then return units, units, 0 end
+    return verb == BOOK_ONCE and BOOK or GIVE_BACK, units, third
+  end
+  local bound_to, users, outcome, counted_at = string.match(stored, '^(%d+) (%d+) (%d+) (%d+)$')
+  local function set_users(number)
+    local value = bound_to .. format(' %d ', number) .. outcome .. ' ' .. counted_at
+    call('SET', place_of_id, value, 'KEEPTTL')
+  end
+  once = { is_repeated = true }
+  if bound_to ~= fingerprint then return RELEASE, 0, 0 end
+  if verb ~= UNDO_ONCE then
+    set_users(users + 1)
+    -- A booking beyond the limit was counted and denied: how the key stands now is the answer.
+    if outcome ~= '0' then return PEEK, 0, 0 end
+    return GIVE_BACK, 0, 0
+  end
+  if users + 0 > 1 then
+    set_users(users - 1)
+    return GIVE_BACK, 0, 0
+  end
+  call('DEL', place_of_id)
+  return GIVE_BACK, units, third == ANY_MOMENT and third or counted_at + 0
+end
+
+-- After an ask for an id: remembers it if the key was charged.
+local function end_once(outcome, tick)
+  if once.is_repeated then
+    reply[filled - 3] = outcome + REPEATED
+  elseif outcome == 0 or once.is_fact and outcome ~= 4 then
+    local counted = format(' 1 %d %d', outcome == 0 and 0 or 1, floor(now_us / tick))
+    call('SET', once.place, once.fingerprint .. counted, 'PX', ID_MS)
+  end
+  once = nil
+end
+
 -- The verb, the units, and a third value. A take is written as its units alone, and that is its verb. Without a key, nothing comes back.
 local function next_ask(key)
   local verb = ARGV[place] + 0
@@ -62,7 +112,10 @@ local function next_ask(key)
   end
   local units, third = ARGV[place + 1] + 0, ARGV[place + 2] + 0
   place = place + 3
-  if verb <= RETURN then
+  if verb <= TAKE_ONCE then
+    verb, units, third = next_once(key, verb, units, third)
+    place = place + 2
+  elseif verb <= RETURN then
     local counted_us, deadline_us, number = ARGV[place] + 0, ARGV[place + 1] + 0, ARGV[place + 2]
     place = place + 3
     local sender = ''
@@ -72,6 +125,7 @@ local function next_ask(key)
       if verb == GIVE_BACK and is_forgotten(key, counted_us) then units = 0 end
     elseif key and sender ~= '' and call('MGET', key .. ':' .. number)[1] == sender then
       verb, units = GIVE_BACK, 0 -- The same sender repeats what was done.
+      once = { is_repeated = true }
     else
       verb = RELEASE -- A refusal is answered like the release of an unknown hold.
     end

@@ -8,7 +8,8 @@
 //! ARGV[1]  "0", or a made-up time in microseconds since 1970, for tests
 //! ARGV     then for each key: how many asks; length of a tick in microseconds, jitter in ticks, the numbers of the limit;
 //!          and each ask. Where the numbers are those of the key before, they are left out, and the asks counted below zero.
-//!          A take is written as its units, any other ask as its verb, units, and a third value; one that has a number has three or four more
+//!          A take is written as its units, any other ask as its verb, units, and a third value; one that has a number has three or four more,
+//!          and one of a request's id its number and fingerprint
 //! ARGV     at last a full stop
 //! reply    seconds and microseconds of the time that was used, then for each ask: outcome, span, remaining, reset_after
 //! ```
@@ -36,6 +37,8 @@ pub struct Script {
 impl Script {
     /// The last argument of every call.
     pub const END: &'static str = ".";
+    /// What an outcome has on top where the key has seen the id of the request before.
+    pub const REPEATED: i64 = 8;
 }
 
 /// What an ask does, as scripts know it.
@@ -62,6 +65,16 @@ pub enum Verb {
     SettleBook = -8,
     /// Settles a reservation by giving units back.
     SettleReturn = -9,
+    /// As [`Verb::Take`], for the id of a request: a number and a fingerprint follow. The key remembers them for ten minutes if it was charged, and a
+    /// repeat changes nothing.
+    TakeOnce = -10,
+    /// As [`Verb::Book`], for the id of a request.
+    BookOnce = -11,
+    /// As [`Verb::GiveBack`], for the id of a request.
+    GiveBackOnce = -12,
+    /// One request of that id was denied elsewhere. If no other has the id, the units come back and the id is forgotten. The third value is
+    /// [`NUMBER_MAX`] where it does not matter when they were counted.
+    UndoOnce = -13,
 }
 
 /// Writes the keys of one call down as numbers.
@@ -101,6 +114,19 @@ impl CallWriter {
         if verb != Verb::Take {
             put(exact(third));
         }
+    }
+
+    /// One ask for the id of a request: a number, and what it is bound to.
+    pub fn once(
+        limit: &SharedLimit,
+        ask: (Verb, u64, u64),
+        [number, fingerprint]: [u64; 2],
+        mut put: impl FnMut(i64),
+    ) {
+        Self::ask(limit, ask, &mut put);
+        // They are texts to the script: all bits count.
+        put(number.cast_signed());
+        put(fingerprint.cast_signed());
     }
 
     /// What is left of a lease, to be given back.

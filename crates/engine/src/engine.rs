@@ -27,6 +27,7 @@ pub(crate) use self::hold::hold_key;
 pub use self::throttle::Throttle;
 use crate::fleet::{Fleet, Keeper, SharedCounter};
 use crate::hot::Hot;
+use crate::ids::{Ids, RequestIdSettings, RequestIdStats};
 use crate::key::{KeyBuffer, Rollout};
 use crate::key_acts::KeyActs;
 use crate::lease::{Lease, LeaseIssuer};
@@ -53,6 +54,8 @@ pub struct EngineSettings {
     pub hot: SwitchSettings,
     /// How many reservations may be open.
     pub reservations: ReservationSettings,
+    /// How many request ids are remembered.
+    pub request_ids: RequestIdSettings,
 }
 
 /// Why an engine cannot be made.
@@ -90,6 +93,8 @@ pub struct Resumed {
     pub reserved: Option<Reserved>,
     /// Why a reservation that was to be settled was not: then nothing has changed.
     pub settle_error: Option<SettleError>,
+    /// Why the request has no answer: its id belongs to another request. Nothing was charged.
+    pub error: Option<RequestError>,
     /// What the authority is to be told, such as units that are given back. Nobody waits for it.
     pub tell: Vec<Directed>,
 }
@@ -108,6 +113,7 @@ pub struct Engine {
     /// Seals what callers carry away: leases and reservations.
     sealer: Arc<Sealer>,
     pub(crate) reservations: Reservations,
+    pub(crate) ids: Ids,
     /// The choice of keys for which limits with `enforce_percent` are enforced.
     rollout: ArcSwap<Rollout>,
     fleet: Option<Fleet>,
@@ -160,6 +166,7 @@ impl Engine {
             tenants: Mutex::default(),
             leases: LeaseIssuer::new(process)?,
             reservations: Reservations::new(settings.reservations, process, Arc::clone(&sealer))?,
+            ids: Ids::new(settings.request_ids)?,
             sealer,
             rollout: ArcSwap::from_pointee(Rollout::of_process()?),
             fleet: None,
@@ -285,7 +292,10 @@ impl Engine {
     pub fn decide(&self, request: &Request<'_>, now: Time) -> Result<Verdict, RequestError> {
         match self.begin(request, now)? {
             Step::Ready(verdict) => Ok(verdict),
-            Step::Pending(pending) => Ok(self.resume(pending, &[], now).verdict),
+            Step::Pending(pending) => {
+                let Resumed { verdict, error, .. } = self.resume(pending, &[], now);
+                error.map_or(Ok(verdict), Err)
+            }
         }
     }
 
@@ -299,7 +309,7 @@ impl Engine {
         let (passes, settled) = pending.settle(self, grants, now);
         let allowed = passes || self.settings.shadow_mode;
         let Pending { mut answer, snapshot, hold_keys, claim, settles, .. } = pending;
-        let settle_error = settles.and_then(|settles| self.end_settlement(*settles, &settled, &answer));
+        let settle_error = settles.and_then(|settles| self.end_settlement(*settles, &settled, &answer, now));
         let charged = mem::take(&mut answer.charged);
         let reserved = claim.filter(|_| allowed).map(|claim| self.reservations.open(claim, charged));
         let decided_by = answer.decided_by(passes);
@@ -314,7 +324,21 @@ impl Engine {
             let pinned = held.pin.and_then(|pin| self.fleet.as_ref()?.pinned_at(pin));
             lease.get_or_insert_with(|| self.leases.start()).add_shared(held, pinned.unwrap_or_default());
         }
-        Resumed { verdict, lease: self.sealed(lease), reserved, settle_error, tell: settled.tell }
+        let error = self.count_repeat(&verdict, settled.is_conflict);
+        Resumed { verdict, lease: self.sealed(lease), reserved, settle_error, error, tell: settled.tell }
+    }
+
+    /// Counts repeats, and says what is wrong with the id of a request, if anything is.
+    fn count_repeat(&self, verdict: &Verdict, is_conflict: bool) -> Option<RequestError> {
+        if verdict.is_repeated() && !is_conflict {
+            self.ids.count_repeat();
+        }
+        is_conflict.then(|| self.ids.conflict())
+    }
+
+    /// Numbers about request ids, for metrics.
+    pub fn request_id_stats(&self) -> RequestIdStats {
+        self.ids.stats()
     }
 
     /// Nobody waits for the answer any more: gives back what was taken on the way.
@@ -348,6 +372,7 @@ impl Engine {
         self.ledger.tend(now);
         self.hot.tend(now);
         self.reservations.tend(now);
+        self.ids.tend(now);
         for keeper in Keeper::ALL {
             if let Some(purses) = self.purses(keeper) {
                 purses.tend(now);
@@ -381,6 +406,9 @@ impl Engine {
         if !matches!(purpose, Purpose::Settle(_)) && self.switches.bypasses_domain(request.domain(), now) {
             return Ok(Step::Ready(Found::bypassed(request).into_verdict(now, guard)));
         }
+        if request.id.is_some() && matches!(purpose, Purpose::Hold | Purpose::Reserve { .. }) {
+            return Err(RequestError::IdNotTaken);
+        }
         let mut scratch = Borrowed::take();
         let own = request.own_limits(snapshot, self.settings.default_algorithm)?;
         let stash = Stash::default();
@@ -397,7 +425,7 @@ impl Engine {
             claim.borrow_mut().take_parts(scopes, charges)?;
         }
         if !meeting.has_shared() {
-            let found = self.conclude(meeting, &mut scratch.0);
+            let found = self.conclude(meeting, &mut scratch.0)?;
             return Ok(Step::Ready(found.into_verdict(now, guard)));
         }
         if meeting.spend_alone() {
@@ -405,7 +433,7 @@ impl Engine {
             let found = Found { allowed: true, decided_by: DecidedBy::Lease, answer: meeting.into_answer() };
             return Ok(Step::Ready(found.into_verdict(now, guard)));
         }
-        let mut pending = meeting.part(&mut scratch.0, Option::clone(&guard));
+        let mut pending = meeting.part(&mut scratch.0, Option::clone(&guard))?;
         if pending.questions().is_empty() {
             return Ok(Step::Ready(self.resume_here(pending, now)));
         }
@@ -462,24 +490,36 @@ impl Engine {
     }
 
     /// Asks the limits that a request meets. Those that others share answer as if the authority were away.
-    fn conclude(&self, mut meeting: Meeting<'_>, scratch: &mut Scratch) -> Found {
+    fn conclude(&self, mut meeting: Meeting<'_>, scratch: &mut Scratch) -> Result<Found, RequestError> {
         if meeting.is_banned() {
             let (allowed, answer) = (self.settings.shadow_mode, meeting.into_answer());
-            return Found { allowed, decided_by: DecidedBy::Ban, answer };
+            return Ok(Found { allowed, decided_by: DecidedBy::Ban, answer });
         }
         if meeting.has_shared() {
-            let mut pending = meeting.part(scratch, None);
+            let mut pending = meeting.part(scratch, None)?;
             let now = pending.now;
             let (passes, _) = pending.settle(self, &[], now);
-            let allowed = passes || self.settings.shadow_mode;
-            return Found { allowed, decided_by: pending.answer.decided_by(passes), answer: pending.answer };
+            let (allowed, decided_by) =
+                (passes || self.settings.shadow_mode, pending.answer.decided_by(passes));
+            return Ok(Found { allowed, decided_by, answer: pending.answer });
         }
-        let passes = meeting.decide(scratch);
+        let passes = match meeting.memory() {
+            None => meeting.decide(scratch),
+            Some(mut memory) => {
+                meeting.recall(&memory)?;
+                let passes = meeting.decide(scratch);
+                meeting.remember(&mut memory, passes);
+                passes
+            }
+        };
         meeting.note_charged(passes);
         let allowed = passes || self.settings.shadow_mode;
         meeting.observe();
         let answer = meeting.into_answer();
-        Found { allowed, decided_by: answer.decided_here(), answer }
+        if answer.is_repeated {
+            self.ids.count_repeat();
+        }
+        Ok(Found { allowed, decided_by: answer.decided_here(), answer })
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use tollgate_core::{Cost, Decision, Intent, Outcome, SettleChange, SettleOnce, Span, Time};
 use tollgate_policy::{LeaseTerms, Quota};
-use tollgate_store::authority::{Act, Directed, Failure, Grant, Pin, Question, SharedKey};
+use tollgate_store::authority::{Act, Directed, Failure, Grant, OnceAct, Pin, Question, SharedKey};
 use tollgate_store::hot::Leasing;
 use tollgate_store::lease::{Errand, LeaseStats, Leased, Purses, Spent, Wanted};
 use tollgate_store::{Charge, Key};
@@ -179,7 +179,11 @@ impl Engine {
         let (Question { act, limit, .. }, pin) = question;
         let change = match (*act, Keeper::at(*pin)) {
             (Act::Settle(_), _) => return self.keep_unconfirmed(question.clone(), now),
-            (Act::Book(_) | Act::GiveBack { .. }, Keeper::Database) => return failure != Failure::NotNow,
+            (act, Keeper::Database) if act.is_fact() => return failure != Failure::NotNow,
+            // The id counts once, whatever has become of what was sent.
+            (Act::Once(_, OnceAct::Book(_) | OnceAct::GiveBack { .. }), Keeper::Store) => {
+                return self.keep_unconfirmed(question.clone(), now);
+            }
             (Act::Book(_) | Act::GiveBack { .. }, Keeper::Store) if !failure.is_undone() => {
                 return failure != Failure::Refused;
             }

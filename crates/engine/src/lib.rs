@@ -46,6 +46,7 @@ mod account;
 mod engine;
 mod fleet;
 mod hot;
+mod ids;
 mod key;
 mod key_acts;
 mod lease;
@@ -54,6 +55,7 @@ mod meeting;
 mod own_limit;
 mod pending;
 mod request;
+mod request_id;
 mod reservation;
 mod seal;
 mod switches;
@@ -62,10 +64,12 @@ mod verdict;
 pub use engine::{Engine, EngineError, EngineSettings, Released, Resumed, Step, Throttle};
 pub use fleet::Keeper;
 pub use hot::{HotKey, HotStats, KeyName};
+pub use ids::{RequestIdSettings, RequestIdStats};
 pub use key_acts::{KEY_ACTS_MAX, KeyAct, KeyActKind, KeySubject, TooManyKeyActs};
 pub use lease::{Lease, NotALease, ReleaseError};
 pub use pending::Pending;
 pub use request::{Descriptor, Known, OwnLimit, Request, RequestError, ReservationScope, Subject};
+pub use request_id::{NotARequestId, RequestId};
 pub use reservation::{
     NotAReservation, Reservation, ReservationClient, ReservationSettings, ReservationStats, Reserved,
     SettleError, Settlement,

@@ -22,6 +22,7 @@ use crate::verdict::{Answer, DecidedBy, Force, Ruling, Status, Unmatched, Usual}
 
 mod acts;
 mod approach;
+mod repeating;
 mod resetting;
 mod settling;
 mod sharing;
@@ -30,6 +31,7 @@ mod sighting;
 pub(crate) use self::acts::Stash;
 pub(crate) use self::approach::Ahead;
 use self::approach::Approach;
+use self::repeating::Repeating;
 use self::settling::Settling;
 pub(crate) use self::sighting::Sighted;
 
@@ -60,6 +62,8 @@ pub(crate) struct Meeting<'a> {
     is_reserving: bool,
     /// What is settled, if something is.
     settling: Option<Box<Settling<'a>>>,
+    /// What is remembered of it, if it comes with an id.
+    repeating: Option<Box<Repeating<'a>>>,
 }
 
 /// A charge on a counter that others share.
@@ -117,6 +121,7 @@ impl<'a> Meeting<'a> {
             is_banned: false,
             is_reserving: matches!(purpose, Purpose::Reserve { .. }),
             settling,
+            repeating: request.id.filter(|_| !request.peek).map(|id| Box::new(Repeating::new(id))),
         }
     }
 
@@ -259,6 +264,8 @@ impl<'a> Meeting<'a> {
             if let Some(counter) = counter {
                 let terms = FailTerms { mode: placed.fail_mode(), percent: placed.local_percent() };
                 let (index, (leased, leasing)) = (charge_index, self.engine.leases(key, quota));
+                // The count remembers the id, so the count is asked.
+                let leased = leased.filter(|_| self.repeating.is_none());
                 let (mut pin, mut account) = (pin, None);
                 if placed.is_durable() {
                     pin = Some(Pin::DATABASE);

@@ -9,11 +9,12 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 use tollgate_core::{Cost, Decision, Holder, Intent, Limit, Outcome, Refund, Span, Tick, Time};
 use tollgate_policy::{FailMode, Snapshot};
-use tollgate_store::authority::{Act, Directed, Failure, Grant, Question};
+use tollgate_store::authority::{Act, Directed, Failure, Grant, OnceAct, OnceId, Question};
 use tollgate_store::{Charge, Key};
 
 use crate::engine::Engine;
 use crate::fleet::Keeper;
+use crate::ids::{Mark, What};
 use crate::lease::HeldThere;
 use crate::leasing::SpentHere;
 use crate::meeting::Sighted;
@@ -62,6 +63,20 @@ pub(crate) struct Taken {
     pub(crate) units: u64,
     pub(crate) since: Time,
     pub(crate) holder: Option<Holder>,
+    /// Under which name the id of the request is remembered, if it has one.
+    pub(crate) id: Option<u128>,
+}
+
+/// How a shared limit is asked for a request with an id.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AskedOnce {
+    pub(crate) id: OnceId,
+    /// How the share of this process remembers it,
+    pub(crate) here: Mark,
+    /// and how it is counted that the shared counter does.
+    pub(crate) there: Mark,
+    /// When the share of this process was charged for it before, if it was.
+    pub(crate) share: Option<Time>,
 }
 
 /// A limit that is shared, and what becomes of it if nobody answers.
@@ -82,6 +97,8 @@ pub(crate) struct Asked {
     pub(crate) terms: FailTerms,
     /// Where this process keeps what it has of the limit, if units of it are leased.
     pub(crate) purse: Option<u64>,
+    /// The id of the request at this counter, if it has one.
+    pub(crate) once: Option<AskedOnce>,
 }
 
 impl Asked {
@@ -109,6 +126,8 @@ pub(crate) struct Settled {
     pub(crate) held: SmallVec<[HeldThere; 1]>,
     /// What the authority said to a settlement.
     pub(crate) settling: Settling,
+    /// Whether the id of the request belongs to another one.
+    pub(crate) is_conflict: bool,
 }
 
 /// What became of the operations of a settlement, one for each shared limit.
@@ -153,6 +172,9 @@ impl Pending {
     /// Gives back what this process has taken, as if nobody had asked.
     pub(crate) fn abandon(self, engine: &Engine, now: Time) {
         give_back_here(engine, &self.taken, now);
+        for once in self.asked.iter().filter_map(|asked| asked.once) {
+            engine.ids.let_go(once.there.name, now);
+        }
         engine.put_back(&self.spent, now);
         // A settlement is due, also without its caller.
         for question in self.questions.into_iter().filter(|(question, _)| counts_once(question)) {
@@ -172,6 +194,8 @@ impl Pending {
         for (at, asked) in asked.iter().enumerate() {
             match grants.get(at).copied().unwrap_or(Err(Failure::NotAsked)) {
                 Ok(grant) => {
+                    settled.is_conflict |= asked.once.is_some() && grant.is_conflict();
+                    self.answer.is_repeated |= grant.is_repeated;
                     self.accept(asked, &grant, self.questions[at].0.limit.tick());
                     if let Some(purse) = asked.purse {
                         engine.know_leased((self.keeper(at), purse), asked.intent, &grant, now);
@@ -179,6 +203,7 @@ impl Pending {
                 }
                 Err(failure) => {
                     let is_kept = engine.keep_fact(&self.questions[at], failure, now);
+                    end_asked(engine, asked, is_kept, now);
                     settled.settling.is_unkept |= asked.settles && !is_kept;
                     self.answer.is_pending |= is_kept;
                     self.fall_back(engine, (asked, at), (failure, is_kept), now);
@@ -189,14 +214,15 @@ impl Pending {
             engine.hot.judge(seen, self.answer.rulings[seen.index].is_over(), now);
         }
         self.excuse_quotas();
-        let passes = !self.answer.rulings.iter().any(Ruling::denies);
+        let passes = !settled.is_conflict && !self.answer.rulings.iter().any(Ruling::denies);
         for (at, asked) in asked.iter().enumerate() {
             if let Some(Ok(grant)) = grants.get(at) {
-                self.keep_granted((at, asked), grant, passes, &mut settled);
+                let is_kept = self.keep_granted((at, asked), grant, passes, &mut settled);
+                end_asked(engine, asked, is_kept, now);
             }
         }
         for (at, asked) in asked.iter().enumerate().filter(|(_, asked)| asked.books_later) {
-            if self.answer.rulings[asked.index].denies() {
+            if self.answer.rulings[asked.index].denies() && !settled.is_conflict {
                 self.book(engine, asked, at, now, &mut settled);
             }
         }
@@ -213,6 +239,9 @@ impl Pending {
         let (undone, kept): (Usual<Taken>, Usual<Taken>) =
             std::mem::take(&mut self.taken).into_iter().partition(is_undone);
         give_back_here(engine, &undone, now);
+        for id in kept.iter().filter_map(|taken| taken.id) {
+            engine.ids.confirm(id, now);
+        }
         for taken in &undone {
             let peek = Charge::peek(taken.key, &taken.limit, Cost::new(taken.units));
             self.answer.rulings[taken.index].decision = engine.ledger.decide(&peek, now);
@@ -257,19 +286,24 @@ impl Pending {
         }
     }
 
-    /// Keeps what was granted if the request passes, and else has it given back.
+    /// Keeps what was granted if the request passes, and else has it given back. Says whether the counter keeps what it has counted.
     fn keep_granted(
         &mut self,
         (at, asked): (usize, &Asked),
         grant: &Grant,
         passes: bool,
         settled: &mut Settled,
-    ) {
+    ) -> bool {
         let (question, pin) = &self.questions[at];
-        let is_taken =
-            matches!(question.act, Act::Take(cost) if cost != Cost::ZERO) && grant.decision.is_allowed();
+        let is_taken = match question.act {
+            Act::Take(cost) => cost != Cost::ZERO && grant.decision.is_allowed(),
+            Act::Once(_, OnceAct::Take(_)) => grant.decision.is_allowed(),
+            // What is booked was spent, unless the request is an error.
+            Act::Once(..) => settled.is_conflict && !grant.is_conflict(),
+            _ => false,
+        };
         let ruling = &mut self.answer.rulings[asked.index];
-        let is_kept = (passes || asked.books_later) && ruling.force != Force::Excused;
+        let is_kept = (passes || asked.books_later && !settled.is_conflict) && ruling.force != Force::Excused;
         if is_taken && !is_kept {
             ruling.decision.remaining =
                 ruling.decision.remaining.saturating_add(ruling.cost).min(ruling.decision.limit);
@@ -287,6 +321,10 @@ impl Pending {
             settled.settling.is_refused |= is_refused;
             settled.settling.is_done |= !is_refused;
         }
+        match question.act {
+            Act::Once(_, OnceAct::Take(_)) => is_taken && is_kept || asked.books_later,
+            _ => !settled.is_conflict,
+        }
     }
 
     /// Writes down what is spent already, where it was denied.
@@ -294,7 +332,11 @@ impl Pending {
         match self.answer.rulings[asked.index].decided_by {
             DecidedBy::Authority => {
                 let (question, pin) = self.questions[at].clone();
-                settled.tell.push((Question { act: Act::Book(asked.cost), ..question }, pin));
+                let act = match asked.once {
+                    Some(once) => Act::Once(once.id, OnceAct::Book(asked.cost)),
+                    None => Act::Book(asked.cost),
+                };
+                settled.tell.push((Question { act, ..question }, pin));
             }
             DecidedBy::FailLocal => {
                 let limit = engine.share_of(self.keeper(at), &asked.limit, asked.terms.percent);
@@ -354,6 +396,9 @@ impl Pending {
         let limit = engine.share_of(self.keeper(at), &asked.limit, asked.terms.percent);
         let charge =
             Charge { key: asked.key, limit: &limit, cost: asked.cost, intent: asked.intent, shadow: false };
+        if let Some(once) = asked.once {
+            return self.decide_once(engine, (asked, &once), &charge, now);
+        }
         let (decision, holder) = match asked.intent {
             Intent::Take => engine.ledger.acquire(charge.key, charge.limit, charge.cost, now),
             Intent::Peek | Intent::Book => (engine.ledger.decide(&charge, now), None),
@@ -365,7 +410,46 @@ impl Pending {
         if asked.intent == Intent::Take && decision.is_allowed() && asked.cost != Cost::ZERO {
             let units = asked.cost.units();
             let (index, key) = (asked.index, asked.key);
-            self.taken.push(Taken { index, key, limit, units, since: now, holder });
+            self.taken.push(Taken { index, key, limit, units, since: now, holder, id: None });
+        }
+        decision
+    }
+
+    /// As [`Pending::decide_here`], of a request with an id: the share is charged once.
+    fn decide_once(
+        &mut self,
+        engine: &Engine,
+        (asked, once): (&Asked, &AskedOnce),
+        charge: &Charge<'_>,
+        now: Time,
+    ) -> Decision {
+        let mut memory = engine.ids.memory(now);
+        // Another request may have come in between.
+        let recalled = memory.recall(once.here).ok().flatten();
+        if let Some(What::Here { .. }) = recalled {
+            self.answer.is_repeated = true;
+        }
+        let decision = match recalled {
+            Some(What::Here { is_allowed: true, .. }) => {
+                let peek = Charge { cost: Cost::ZERO, intent: Intent::Peek, ..*charge };
+                Decision { outcome: Outcome::ALLOWED, ..engine.ledger.decide(&peek, now) }
+            }
+            Some(_) => engine.ledger.decide(&Charge { intent: Intent::Peek, ..*charge }, now),
+            None => engine.ledger.decide(charge, now),
+        };
+        let is_allowed = decision.is_allowed();
+        match charge.intent {
+            Intent::Take if is_allowed => {
+                memory.share(once.here, What::Here { at: now, is_allowed });
+                let Charge { key, limit, cost, .. } = *charge;
+                let (index, limit, units, id) = (asked.index, limit.clone(), cost.units(), once.here.name);
+                let taken = Taken { index, key, limit, units, since: now, holder: None, id: Some(id) };
+                self.taken.push(taken);
+            }
+            Intent::Book if recalled.is_none() => {
+                memory.remember(once.here, What::Here { at: now, is_allowed });
+            }
+            _ => {}
         }
         decision
     }
@@ -403,13 +487,28 @@ fn undo(question: &Question, grant: &Grant) -> Option<Question> {
     let act = match (question.act, grant.holder) {
         (Act::Take(_), Some(holder)) => Act::Release(holder),
         (Act::Take(cost), None) => Act::GiveBack { units: cost.units(), counted_at: grant.at, undoes: false },
+        (Act::Once(id, OnceAct::Take(cost) | OnceAct::Book(cost)), _) => {
+            Act::Once(id, OnceAct::Undo { units: cost.units(), undoes: false })
+        }
         _ => return None,
     };
     Some(Question { act, ..question.clone() })
 }
 
+/// What became of a limit that was asked under an id.
+fn end_asked(engine: &Engine, asked: &Asked, is_kept: bool, now: Time) {
+    match asked.once {
+        Some(once) if is_kept => engine.ids.confirm(once.there.name, now),
+        Some(once) => drop(engine.ids.let_go(once.there.name, now)),
+        None => {}
+    }
+}
+
 fn give_back_here(engine: &Engine, taken: &[Taken], now: Time) {
-    for Taken { key, limit, units, since, holder, .. } in taken {
+    for Taken { key, limit, units, since, holder, id, .. } in taken {
+        if id.is_some_and(|id| engine.ids.let_go(id, now).is_none()) {
+            continue; // A request with the same id keeps it.
+        }
         // The authority was waited for meanwhile: another window may have begun.
         let refund = Refund { counted_at: *since, ..Refund::at_once(*units, now) };
         match holder {

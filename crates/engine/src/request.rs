@@ -5,6 +5,7 @@ use std::fmt;
 use thiserror::Error;
 use tollgate_policy::{Entry, Snapshot, Unit};
 
+use crate::request_id::RequestId;
 use crate::reservation::Reservation;
 
 /// A question to the engine.
@@ -17,6 +18,8 @@ pub struct Request<'a> {
     /// Whether nothing may change: the answer is the one that a request would get. A counter that two descriptors meet is looked at
     /// for each of them by itself, and what would be given back is not.
     pub peek: bool,
+    /// By which a repeat of the request is known: whatever was charged under it is charged once. A peek has no use for it.
+    pub id: Option<RequestId<'a>>,
 }
 
 /// What a question is about.
@@ -129,6 +132,22 @@ pub enum RequestError {
         "too many reservations of this {0} are open: settle some of them, or try again when some have expired"
     )]
     TooManyReservationsOf(ReservationScope),
+    /// The id of a request is bound to what it asks.
+    #[error(
+        "this request id was used for another request: the same id needs the same domain or policy, key and cost"
+    )]
+    IdConflict,
+    /// As many ids are remembered as may be, of all or of one tenant. Nothing was charged.
+    #[error("too many request ids are remembered: nothing was charged; try again, or send no request id")]
+    TooManyIds,
+    /// A place that is held has a name of its own.
+    #[error(
+        "a concurrency limit applies to this request, and places in it are held: a request id does not go with them"
+    )]
+    HeldNotRepeated,
+    /// Requests that hold or reserve something are not repeated by an id.
+    #[error("a request id goes with checks, bookings and settlements only")]
+    IdNotTaken,
 }
 
 /// What has a part of the reservations of its own.
@@ -183,12 +202,12 @@ impl Known {
 impl<'a> Request<'a> {
     /// Asks for one unit of everything that the descriptors meet.
     pub const fn new(domain: &'a str, descriptors: &'a [Descriptor<'a>]) -> Request<'a> {
-        Request { subject: Subject::Descriptors { domain, descriptors }, cost: 1, peek: false }
+        Request { subject: Subject::Descriptors { domain, descriptors }, cost: 1, peek: false, id: None }
     }
 
     /// Asks for one unit of a key under a named policy.
     pub const fn policy(name: &'a str, key: &'a [u8]) -> Request<'a> {
-        Request { subject: Subject::Policy { name, key, tier: None }, cost: 1, peek: false }
+        Request { subject: Subject::Policy { name, key, tier: None }, cost: 1, peek: false, id: None }
     }
 
     /// The same question for so many units.
@@ -201,6 +220,12 @@ impl<'a> Request<'a> {
     #[must_use]
     pub const fn peek(self) -> Request<'a> {
         Request { peek: true, ..self }
+    }
+
+    /// The same question under an id: however often it is sent, it is charged once.
+    #[must_use]
+    pub const fn id(self, id: RequestId<'a>) -> Request<'a> {
+        Request { id: Some(id), ..self }
     }
 
     /// The same question for somebody of a tier. Descriptors find their tenant's tier themselves: this is for policies.

@@ -34,6 +34,10 @@ pub(crate) use self::table::{Closed, Open, Reservations, SettleEnd};
 pub struct Reservation(Vec<u8>);
 
 impl Reservation {
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
     /// How long a reservation is open if nobody says otherwise: ten minutes.
     pub const LIFE_USUAL: Span = Span::from_ticks(600 * 1_000_000_000);
     /// The longest that a reservation can be open: a day.
@@ -89,6 +93,12 @@ pub enum SettleError {
         "the shared count does not answer, and too many settlements wait for it: nothing was changed; try again"
     )]
     Unavailable,
+    /// The id of a settlement is bound to its cost.
+    #[error("this request id was used for another settlement of this reservation: nothing was changed")]
+    IdConflict,
+    /// As many ids are remembered as may be.
+    #[error("too many request ids are remembered: nothing was changed; try again, or send no request id")]
+    TooManyIds,
 }
 
 /// Units that were taken for a reservation, and from where.

@@ -45,6 +45,8 @@ pub(crate) struct Answer {
     pub(crate) charged: Vec<Charged>,
     /// Whether something is kept that an authority has not confirmed.
     pub(crate) is_pending: bool,
+    /// Whether a counter has counted the request before, under its id.
+    pub(crate) is_repeated: bool,
 }
 
 impl Answer {
@@ -196,6 +198,11 @@ impl Verdict {
     /// Whether an authority has not confirmed what was settled or booked: it is kept here and sent again until the authority has it.
     pub fn is_pending(&self) -> bool {
         self.answer.is_pending
+    }
+
+    /// Whether the request was counted before under its [id](crate::RequestId), and so was not charged again.
+    pub fn is_repeated(&self) -> bool {
+        self.answer.is_repeated
     }
 
     /// When it was decided.

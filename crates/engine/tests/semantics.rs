@@ -421,7 +421,9 @@ policies:
     check_on(&engine, &[(&["t=nobody"], "pass 0"), (&["t=acme"], "pass 2"), (&["t=vip"], "pass *")]);
     let policy = |tier| {
         let subject = Subject::Policy { name: "p", key: b"k", tier };
-        engine.decide(&Request { subject, cost: 1, peek: false }, START).map(|verdict| summary(&verdict))
+        engine
+            .decide(&Request { subject, cost: 1, peek: false, id: None }, START)
+            .map(|verdict| summary(&verdict))
     };
     assert_eq!(policy(Some("pro")).unwrap(), "pass 2");
     assert_eq!(policy(None).unwrap(), "deny 0!");

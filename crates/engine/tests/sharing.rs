@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod common;
+#[path = "sharing/repeats.rs"]
+mod repeats;
 
 use std::time::Duration;
 

@@ -11,7 +11,7 @@ use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 use tollgate_core::{Ask, Cost, Decision, Intent, Outcome, SharedLimit, Time};
 use tollgate_store::authority::debts::Debt;
-use tollgate_store::authority::{Act, Failure, Grant, Question};
+use tollgate_store::authority::{Act, Failure, Grant, OnceAct, Question};
 
 use crate::fleet::{Fleet, Pin as Place};
 use crate::heartbeat;
@@ -125,7 +125,7 @@ impl Authority {
         }
         let Act::Take(cost) = question.act else { return None };
         let decision = self.inner.fleet.denied(question, cost, now)?;
-        Some(Grant { decision, at: question.limit.moment(now), holder: None, leased: 0 })
+        Some(Grant { decision, at: question.limit.moment(now), holder: None, leased: 0, is_repeated: false })
     }
 
     fn ask_shard(&self, question: Question, pin: Option<Place>, now: Time) -> Asked {
@@ -220,13 +220,13 @@ fn without_asking(limit: &SharedLimit, act: Act, now: Time) -> Grant {
     let decide = |ask| limit.limit().decide(&mut limit.limit().fresh(), ask);
     let decision: Decision = match act {
         Act::Peek(cost) => decide(ask(cost, Intent::Peek)),
-        Act::Take(cost) => decide(ask(cost, Intent::Take)),
+        Act::Take(cost) | Act::Once(_, OnceAct::Take(cost)) => decide(ask(cost, Intent::Take)),
         Act::Lease { .. } => decide(ask(Cost::ONE, Intent::Take)), // Nothing of this kind is leased.
-        Act::Book(cost) => decide(ask(cost, Intent::Book)),
-        Act::GiveBack { .. } | Act::Return(_) | Act::Settle(_) | Act::Reset => {
+        Act::Book(cost) | Act::Once(_, OnceAct::Book(cost)) => decide(ask(cost, Intent::Book)),
+        Act::GiveBack { .. } | Act::Return(_) | Act::Settle(_) | Act::Once(..) | Act::Reset => {
             Decision { outcome: Outcome::ALLOWED, ..decide(ask(Cost::ZERO, Intent::Peek)) }
         }
         Act::Release(_) => Decision { outcome: Outcome::Busy, ..decide(ask(Cost::ZERO, Intent::Peek)) },
     };
-    Grant { decision, at, holder: None, leased: 0 }
+    Grant { decision, at, holder: None, leased: 0, is_repeated: false }
 }

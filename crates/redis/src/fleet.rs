@@ -11,7 +11,7 @@ use tollgate_store::Clock;
 pub use tollgate_store::authority::Pin;
 use tollgate_store::authority::deny_cache::{Denial, DenyCache};
 use tollgate_store::authority::ring::{Ring, RingError};
-use tollgate_store::authority::{Act, Grant, Question, SharedKey};
+use tollgate_store::authority::{Act, Grant, OnceAct, Question, SharedKey};
 use tollgate_store::hot::ShardId;
 use tollgate_store::lease::{Census, Counted};
 
@@ -299,7 +299,9 @@ impl Fleet {
     pub(crate) fn learn(&self, key: SharedKey, act: Act, answer: &Learnt<'_>) {
         let key = remembered_as(key, answer.limit);
         match act {
-            Act::Take(cost) | Act::Peek(cost) if answer.grant.decision.retry_after().is_some() => {
+            Act::Take(cost) | Act::Peek(cost) | Act::Once(_, OnceAct::Take(cost))
+                if answer.grant.decision.retry_after().is_some() =>
+            {
                 let denial = Denial {
                     cost,
                     sent_at: answer.sent_at,
@@ -308,7 +310,12 @@ impl Fleet {
                 };
                 lock(self.stripe(key)).note(key, &denial);
             }
-            Act::GiveBack { .. } | Act::Return(_) | Act::Settle(_) | Act::Release(_) | Act::Reset => {
+            Act::GiveBack { .. }
+            | Act::Return(_)
+            | Act::Settle(_)
+            | Act::Once(_, OnceAct::GiveBack { .. } | OnceAct::Undo { .. })
+            | Act::Release(_)
+            | Act::Reset => {
                 lock(self.stripe(key)).forget(key);
             }
             _ => {}

@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use tollgate_core::{CallKey, CallWriter, Script, SharedLimit, Time, Verb};
 use tollgate_store::authority::queue::List;
-use tollgate_store::authority::{Act, Grant, SharedKey};
+use tollgate_store::authority::{Act, Grant, OnceAct, SharedKey};
 
 use crate::ticket::Ticket;
 use crate::wire::Arguments;
@@ -69,8 +69,28 @@ pub(crate) fn write(list: &List<Ticket>, around: Time, writer: &mut CallWriter, 
                 CallWriter::settle(limit, settle, |number| arguments.number(number));
                 continue;
             }
+            Act::Once(id, act) => {
+                let ask = once(limit, act);
+                CallWriter::once(limit, ask, [id.number, id.fingerprint], |number| arguments.number(number));
+                continue;
+            }
         };
         CallWriter::ask(limit, ask, |number| arguments.number(number));
+    }
+}
+
+/// What is asked for the id of a request.
+fn once(limit: &SharedLimit, act: OnceAct) -> (Verb, u64, u64) {
+    match act {
+        OnceAct::Take(cost) => (Verb::TakeOnce, cost.units(), 0),
+        OnceAct::Book(cost) => (Verb::BookOnce, cost.units(), 0),
+        OnceAct::GiveBack { units, counted_at } => {
+            (Verb::GiveBackOnce, units, limit.refund_moment(counted_at, false))
+        }
+        // The script knows when they were counted.
+        OnceAct::Undo { units, undoes } => {
+            (Verb::UndoOnce, units, limit.refund_moment(Time::default(), undoes))
+        }
     }
 }
 
@@ -113,15 +133,20 @@ impl<'a> Answers<'a> {
     pub(crate) fn next(&mut self, limit: &Arc<SharedLimit>, act: Act) -> Option<Grant> {
         let (next, rest) = self.rest.split_first_chunk::<ASK_NUMBERS>()?;
         self.rest = rest;
+        let mut next = *next;
+        let is_repeated = next[0] >= Script::REPEATED;
+        if is_repeated {
+            next[0] -= Script::REPEATED;
+        }
         let (answer, leased) = match act {
-            Act::Lease { .. } => limit.lease_answer(*next)?,
-            _ => (limit.answer(*next)?, 0),
+            Act::Lease { .. } => limit.lease_answer(next)?,
+            _ => (limit.answer(next)?, 0),
         };
         match answer {
             tollgate_core::Answer::UnknownWindow => None,
             tollgate_core::Answer::Decided { decision, holder } => {
                 let at = limit.replied_at(self.seconds, self.micros)?;
-                Some(Grant { decision, at, holder, leased })
+                Some(Grant { decision, at, holder, leased, is_repeated })
             }
         }
     }

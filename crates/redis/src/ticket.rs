@@ -53,7 +53,7 @@ impl Ticket {
     pub(crate) fn awaited(pass: Pass, act: Act) -> (Ticket, oneshot::Receiver<Answer>) {
         let (reply, answer) = oneshot::channel();
         // What is granted to nobody would be lost.
-        let is_owed = !matches!(act, Act::Peek(_) | Act::Take(_) | Act::Lease { .. });
+        let is_owed = !act.is_for_asker();
         let ticket =
             Ticket { reply: Some(reply), is_owed, owed_since: None, pass, moves: 0, is_asking: false };
         (ticket, answer)

@@ -361,6 +361,7 @@ impl Gate {
             ledger: self.engine.stats(),
             hot: self.engine.hot_stats(now),
             reservations: self.engine.reservation_stats(),
+            request_ids: self.engine.request_id_stats(),
             switched_off: self.switched_off_by_scope(),
         };
         let connections =

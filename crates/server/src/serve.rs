@@ -53,6 +53,8 @@ const CONNECTIONS_MEMORY_SHARE: usize = 4;
 /// Open reservations take at most this part of what counters may take, and never more than the
 /// library's default.
 const RESERVATIONS_MEMORY_SHARE: usize = 8;
+/// The same of request ids.
+const REQUEST_IDS_MEMORY_SHARE: usize = 16;
 /// With less, not even a few connections could be served.
 const CONNECTIONS_MEMORY_MIN: usize = 4 << 20;
 
@@ -198,6 +200,8 @@ pub async fn serve(mut settings: Settings) -> Result<Running, ServeError> {
         settings.gate.engine.ledger = LedgerSettings { callers_percent, ..LedgerSettings::with_cap(memory) };
         let bytes_max = &mut settings.gate.engine.reservations.bytes_max;
         *bytes_max = (memory / RESERVATIONS_MEMORY_SHARE).min(*bytes_max);
+        let bytes_max = &mut settings.gate.engine.request_ids.bytes_max;
+        *bytes_max = (memory / REQUEST_IDS_MEMORY_SHARE).min(*bytes_max);
     }
     let (access, token_files) = Access::load(&settings.tokens)?;
     let gate = Gate::new(settings.gate.clone())?.with_access(access).with_web_hosts(web_hosts(&settings));

@@ -13,7 +13,7 @@ pub mod slots;
 use std::sync::Arc;
 
 use thiserror::Error;
-use tollgate_core::{Cost, Decision, Holder, LeaseRest, SettleOnce, SharedLimit, Span, Time};
+use tollgate_core::{Cost, Decision, Holder, LeaseRest, Outcome, SettleOnce, SharedLimit, Span, Time};
 
 /// Whose counter, everywhere in a fleet: a keyed hash of the key and of the shape of its limit, 128 bits of it. User input can neither
 /// collide nor choose where it is kept.
@@ -105,6 +105,65 @@ pub enum Act {
     Return(LeaseRest),
     /// Settles a reservation, or repeats a booking or refund that was certainly not done: once, however often it is sent.
     Settle(SettleOnce),
+    /// Does something under the id of a request, once: see [`OnceAct`].
+    Once(OnceId, OnceAct),
+}
+
+/// The id of a request at one counter. The counter remembers it for ten minutes if the request was charged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct OnceId {
+    /// Tells ids of one counter apart, below 2^63.
+    pub number: u64,
+    /// What the id is bound to, below 2^63: the same number with another fingerprint is refused.
+    pub fingerprint: u64,
+}
+
+/// What is done once for the id of a request. A repeat changes nothing, and is answered as [`Grant::is_repeated`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnceAct {
+    /// As [`Act::Take`]. A denial is not remembered.
+    Take(Cost),
+    /// As [`Act::Book`]. It is remembered, over the limit or not.
+    Book(Cost),
+    /// As [`Act::GiveBack`] of units that nobody has used.
+    GiveBack {
+        /// How many units.
+        units: u64,
+        /// When they were taken.
+        counted_at: Time,
+    },
+    /// One of those who sent the id was denied after all. When all of them were, the units come back and the id is forgotten.
+    Undo {
+        /// How many units.
+        units: u64,
+        /// See [`tollgate_core::Refund::undoes`].
+        undoes: bool,
+    },
+}
+
+impl Act {
+    /// Whether it has happened already, whatever is answered: costs that were spent, and units that nobody used.
+    pub fn is_fact(self) -> bool {
+        match self {
+            Act::Book(_) | Act::GiveBack { .. } => true,
+            Act::Once(_, act) => !matches!(act, OnceAct::Take(_)),
+            _ => false,
+        }
+    }
+
+    /// Whether it may be sent again although it may have been done: it has a number and counts once.
+    pub fn counts_once(self) -> bool {
+        match self {
+            Act::Return(_) | Act::Settle(_) => true,
+            Act::Once(_, act) => matches!(act, OnceAct::Book(_) | OnceAct::GiveBack { .. }),
+            _ => false,
+        }
+    }
+
+    /// Whether it takes units that would be granted to nobody if the asker does not wait any more, or nothing at all.
+    pub fn is_for_asker(self) -> bool {
+        matches!(self, Act::Peek(_) | Act::Take(_) | Act::Lease { .. } | Act::Once(_, OnceAct::Take(_)))
+    }
 }
 
 /// What an authority answers.
@@ -119,6 +178,15 @@ pub struct Grant {
     pub holder: Option<Holder>,
     /// How many units a lease has, if one was asked for.
     pub leased: u64,
+    /// Whether the counter has seen the id of the request before: nothing was changed.
+    pub is_repeated: bool,
+}
+
+impl Grant {
+    /// Whether the id of the request belongs to another request. Nothing was changed.
+    pub fn is_conflict(&self) -> bool {
+        self.is_repeated && self.decision.outcome == Outcome::Busy
+    }
 }
 
 impl Question {
@@ -134,6 +202,9 @@ impl Question {
             // Not as what is left of a lease comes back: nobody counts it among what is out.
             (Act::Lease { .. }, _) if grant.leased > 0 => {
                 Some(Act::GiveBack { units: grant.leased, counted_at: grant.at, undoes: true })
+            }
+            (Act::Once(id, OnceAct::Take(cost)), _) if grant.decision.is_allowed() => {
+                Some(Act::Once(id, OnceAct::Undo { units: cost.units(), undoes: true }))
             }
             _ => None,
         }

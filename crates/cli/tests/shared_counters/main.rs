@@ -12,6 +12,7 @@ mod leases;
 mod operations;
 mod pins;
 mod processes;
+mod repeats;
 mod throttles;
 mod tls;
 

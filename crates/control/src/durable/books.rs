@@ -3,6 +3,7 @@
 //! What some questions need to know is read for all of them first; then this answers them, one after the other, with `core` itself; then what has
 //! changed is written. So an answer is the one that the same question would have got in a transaction of its own.
 
+mod once;
 #[cfg(test)]
 mod tests;
 
@@ -16,6 +17,7 @@ use tollgate_core::{
 use tollgate_store::authority::{Account, Act, Failure, Grant, Question, SharedKey};
 
 use super::Answer;
+pub(super) use once::KnownId;
 
 /// The longest name of a subject or a rule. What is longer is cut off: names made from keys of requests have any length.
 pub(super) const NAME_BYTES_MAX: usize = 512;
@@ -35,6 +37,8 @@ pub(super) struct Books {
     past: HashMap<(SharedKey, Time), Past>,
     /// Which reservations are settled, as far as it is asked for.
     settlements: HashMap<(SharedKey, u64), FirstSettlement>,
+    /// Which ids of requests are remembered, as far as it is asked for.
+    ids: HashMap<(SharedKey, u64), KnownId>,
     usage: BTreeMap<Page, Usage>,
 }
 
@@ -117,7 +121,8 @@ impl Books {
     pub(super) fn new(now_us: u64) -> Books {
         let (counters, leases) = (HashMap::new(), HashMap::new());
         let (past, settlements) = (HashMap::new(), HashMap::new());
-        Books { now_us, counters, leases, past, settlements, usage: BTreeMap::new() }
+        let (ids, usage) = (HashMap::new(), BTreeMap::new());
+        Books { now_us, counters, leases, past, settlements, ids, usage }
     }
 
     pub(super) fn put_counter(&mut self, key: SharedKey, tick_us: u64, count: Count) {
@@ -201,7 +206,7 @@ impl Books {
         }
         self.enter_window(&asked, &mut counter);
         let before = counter.state.clone();
-        let grant = self.act(&asked, &mut counter.state)?;
+        let grant = self.act(&asked, &mut counter.state, question.act)?;
         if counter.state != before {
             counter.has_changed = true;
             counter.over_at_us = asked.over_at_us(&counter.state);
@@ -260,9 +265,9 @@ impl Books {
         self.past.insert((asked.question.key, left.window_start()), past);
     }
 
-    fn act(&mut self, asked: &Asked<'_>, state: &mut State) -> Answer {
+    fn act(&mut self, asked: &Asked<'_>, state: &mut State, act: Act) -> Answer {
         let limit = asked.limit.limit();
-        let decision = match asked.question.act {
+        let decision = match act {
             Act::Peek(cost) => limit.decide(state, Ask::peek(cost, asked.key_at)),
             Act::Take(cost) => {
                 let decision = limit.decide(state, Ask::take(cost, asked.key_at));
@@ -300,25 +305,28 @@ impl Books {
                 self.past.retain(|(key, _), _| *key != asked.question.key);
                 asked.standing(state, Outcome::ALLOWED)
             }
-            Act::Settle(settle) => self.settle(asked, state, settle),
+            Act::Settle(settle) => return self.settle(asked, state, settle),
+            Act::Once(id, act) => return self.once(asked, state, id, act),
             Act::Release(_) => return Err(Failure::Refused),
         };
         Ok(asked.grant(decision))
     }
 
     /// A settlement of a reservation: the first under a number counts, and its sender may repeat it.
-    fn settle(&mut self, asked: &Asked<'_>, state: &mut State, settle: SettleOnce) -> Decision {
+    fn settle(&mut self, asked: &Asked<'_>, state: &mut State, settle: SettleOnce) -> Answer {
         let SettleOnce { change, counted_at, deadline, number, sender } = settle;
         let place = (asked.question.key, number);
         match self.settlements.get(&place) {
-            Some(first) if first.sender == sender => return asked.standing(state, Outcome::ALLOWED),
-            Some(_) => return asked.standing(state, Outcome::Busy),
-            None if asked.at > deadline => return asked.standing(state, Outcome::Busy),
-            None => {}
+            Some(first) if first.sender == sender => {
+                let decision = asked.standing(state, Outcome::ALLOWED);
+                return Ok(Grant { is_repeated: true, ..asked.grant(decision) });
+            }
+            None if asked.at <= deadline => {}
+            Some(_) | None => return Ok(asked.grant(asked.standing(state, Outcome::Busy))),
         }
         let deadline_us = deadline.ticks().saturating_mul(asked.limit.tick().length_us());
         self.settlements.insert(place, FirstSettlement { sender, deadline_us, is_new: true });
-        match change {
+        Ok(asked.grant(match change {
             SettleChange::Book(units) => {
                 self.count(asked, units);
                 asked.limit.limit().decide(state, Ask::book(Cost::new(units), asked.key_at))
@@ -327,7 +335,7 @@ impl Books {
                 self.give_back(asked, state, Refund { units, counted_at, undoes: false, now: asked.at });
                 asked.standing(state, Outcome::ALLOWED)
             }
-        }
+        }))
     }
 
     /// What is left of a lease. It comes back once, because the lease is gone then; and not after its deadline, since others count on that.
@@ -439,7 +447,7 @@ impl Asked<'_> {
             outcome @ (Outcome::Busy | Outcome::Never) => outcome,
         };
         let decision = Decision { outcome, reset_after: decision.reset_after.map(ns), ..decision };
-        Grant { decision, at: self.at, holder: None, leased: 0 }
+        Grant { decision, at: self.at, holder: None, leased: 0, is_repeated: false }
     }
 
     fn lease(&self, units: u64, life: Span) -> Lease {

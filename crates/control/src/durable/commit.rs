@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use tollgate_core::{Count, Time};
 use tollgate_store::Clock;
-use tollgate_store::authority::{Act, Question, SharedKey};
+use tollgate_store::authority::{Act, OnceAct, Question, SharedKey};
 
-use super::Answer;
 use super::books::{Books, Counter, FirstSettlement, Lease, Past, Usage, text};
+use super::{Answer, ids};
 use crate::driver::{Row, Session, Value, Work};
 use crate::error::DatabaseError;
 use crate::rows::{by_rows, by_rows_like};
@@ -95,6 +95,7 @@ impl Work for Commit {
         for row in self.settled(session).await? {
             put_settlement(&mut books, row)?;
         }
+        ids::read(session, &self.questions, &mut books).await?;
         self.forget_leases(session).await?;
         let answer = |(at, question)| match self.since_us.get(at) {
             Some(since_us) => books.answer_late(question, *since_us),
@@ -104,6 +105,7 @@ impl Work for Commit {
         self.write_counters(session, &books).await?;
         write_past(session, &books).await?;
         write_settlements(session, &books).await?;
+        ids::write(session, &books).await?;
         self.write_leases(session, &books).await?;
         write_usage(session, &books).await?;
         let marked_at_us = match self.mark {
@@ -217,9 +219,16 @@ impl Commit {
     /// Whether somebody would have to know if it was committed. A lease has a row of its own that tells, and comes back only once.
     fn needs_mark(&self, answers: &[Answer]) -> bool {
         self.questions.iter().zip(answers).any(|(question, answer)| match question.act {
-            Act::Take(_) => answer.is_ok_and(|grant| question.undo(&grant).is_some()),
-            Act::Book(_) | Act::GiveBack { .. } | Act::Reset => true,
-            Act::Peek(_) | Act::Lease { .. } | Act::Return(_) | Act::Settle(_) | Act::Release(_) => false,
+            Act::Take(_) | Act::Once(_, OnceAct::Take(_)) => {
+                answer.is_ok_and(|grant| question.undo(&grant).is_some())
+            }
+            Act::Book(_) | Act::GiveBack { .. } | Act::Once(_, OnceAct::Undo { .. }) | Act::Reset => true,
+            Act::Peek(_)
+            | Act::Lease { .. }
+            | Act::Return(_)
+            | Act::Settle(_)
+            | Act::Once(..)
+            | Act::Release(_) => false,
         })
     }
 
@@ -410,11 +419,11 @@ async fn write_usage(session: &mut Session<'_>, books: &Books) -> Result<(), Dat
     by_rows(session, insert, &rows, &or_else).await.map(drop)
 }
 
-fn hex(key: SharedKey) -> String {
+pub(super) fn hex(key: SharedKey) -> String {
     format!("{:032x}", key.0)
 }
 
-fn key_of(text: &str) -> Result<SharedKey, DatabaseError> {
+pub(super) fn key_of(text: &str) -> Result<SharedKey, DatabaseError> {
     let key = u128::from_str_radix(text, 16);
     key.map(SharedKey).map_err(|_| DatabaseError::Corrupt("a counter has a key that is none".to_owned()))
 }

@@ -4,7 +4,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tollgate_core::{Cost, Decision, SharedLimit, Time};
 use tollgate_store::authority::deny_cache::{Denial, DenyCache};
-use tollgate_store::authority::{Act, Grant, Question, SharedKey};
+use tollgate_store::authority::{Act, Grant, OnceAct, Question, SharedKey};
 
 /// How many denials are remembered: one megabyte of them.
 const SLOTS: usize = 1 << 14;
@@ -30,7 +30,7 @@ impl Denials {
         };
         let key = remembered_as(question.key, &question.limit);
         let decision = self.stripe(key)?.look(key, cost, now)?;
-        Some(Grant { decision, at: question.limit.moment(now), holder: None, leased: 0 })
+        Some(Grant { decision, at: question.limit.moment(now), holder: None, leased: 0, is_repeated: false })
     }
 
     /// Remembers what an answer makes certain, or forgets what it makes uncertain. To be told in the order of the answers.
@@ -38,10 +38,12 @@ impl Denials {
         let key = remembered_as(question.key, &question.limit);
         let Some(mut stripe) = self.stripe(key) else { return };
         let cost = match question.act {
-            Act::Take(cost) | Act::Peek(cost) => cost,
+            Act::Take(cost) | Act::Peek(cost) | Act::Once(_, OnceAct::Take(cost)) => cost,
             Act::Lease { .. } => Cost::ONE,
-            Act::GiveBack { .. } | Act::Return(_) | Act::Settle(_) | Act::Reset => return stripe.forget(key),
-            Act::Book(_) | Act::Release(_) => return,
+            Act::Book(_) | Act::Once(_, OnceAct::Book(_)) | Act::Release(_) => return,
+            Act::GiveBack { .. } | Act::Return(_) | Act::Settle(_) | Act::Once(..) | Act::Reset => {
+                return stripe.forget(key);
+            }
         };
         if decision.retry_after().is_some() {
             stripe.note(key, &Denial { cost, sent_at, tick: question.limit.tick(), decision });

@@ -43,7 +43,7 @@ impl Item {
 
     /// Whether it is to be done even if nobody waits: what would be granted to nobody is not.
     pub(super) fn is_owed(&self) -> bool {
-        !matches!(self.question.act, Act::Peek(_) | Act::Take(_) | Act::Lease { .. })
+        !self.question.act.is_for_asker()
     }
 
     /// Whether it has happened already, whatever was answered: it is written down sooner or later.
@@ -59,12 +59,12 @@ impl Item {
 
 /// Costs that were spent, and units that nobody used, are so whoever waits for an answer and whatever it is.
 pub(super) fn is_fact(question: &Question) -> bool {
-    matches!(question.act, Act::Book(_) | Act::GiveBack { .. })
+    question.act.is_fact()
 }
 
 /// Whether it is still to be told when this process has ended. A reset is not: it would forget what was counted since.
 pub(super) fn is_kept_on_disk(question: &Question) -> bool {
-    is_fact(question) || matches!(question.act, Act::Return(_) | Act::Settle(_))
+    is_fact(question) || question.act.counts_once()
 }
 
 /// What has to be done so that a grant has taken nothing. A lease comes back by its number, as long as there is a row of it: so this can be

@@ -8,7 +8,7 @@ mod tests;
 use std::sync::Arc;
 
 use tollgate_core::{Cost, LeaseRest, SettleChange, SettleOnce, SharedLimit, Time};
-use tollgate_store::authority::{Account, Act, Question, SharedKey};
+use tollgate_store::authority::{Account, Act, OnceAct, OnceId, Question, SharedKey};
 
 use super::books::text;
 
@@ -40,6 +40,9 @@ const UNDO: &str = "undo";
 const RETURN: &str = "return";
 const SETTLE_BOOK: &str = "settle-book";
 const SETTLE_RETURN: &str = "settle-return";
+const ONCE_BOOK: &str = "once-book";
+const ONCE_GIVE_BACK: &str = "once-give-back";
+const ONCE_UNDO: &str = "once-undo";
 
 impl Owed {
     /// A line of fields between tabs. None for what is not kept.
@@ -63,6 +66,16 @@ impl Owed {
                 let (counted_at, deadline) = (counted_at.ticks(), deadline.ticks());
                 format!("{kind} {units} {counted_at} {deadline} {number} {sender}")
             }
+            Act::Once(OnceId { number, fingerprint }, act) => match act {
+                OnceAct::Take(_) => return None,
+                OnceAct::Book(cost) => format!("{ONCE_BOOK} {} {number} {fingerprint}", cost.units()),
+                OnceAct::GiveBack { units, counted_at } => {
+                    format!("{ONCE_GIVE_BACK} {units} {} {number} {fingerprint}", counted_at.ticks())
+                }
+                OnceAct::Undo { units, undoes } => {
+                    format!("{ONCE_UNDO} {units} {} {number} {fingerprint}", u8::from(undoes))
+                }
+            },
             _ => return None,
         };
         let limit = limit.to_window_text()?;
@@ -116,6 +129,16 @@ fn read_act(text: &str) -> Option<Act> {
             let change = if is_booking { SettleChange::Book(units) } else { SettleChange::Return(units) };
             let (counted_at, deadline) = (Time::from_ticks(counted_at), Time::from_ticks(deadline));
             Act::Settle(SettleOnce { change, counted_at, deadline, number, sender })
+        }
+        (ONCE_BOOK, &[units, number, fingerprint]) => {
+            Act::Once(OnceId { number, fingerprint }, OnceAct::Book(Cost::new(units)))
+        }
+        (ONCE_GIVE_BACK, &[units, counted_at, number, fingerprint]) => {
+            let counted_at = Time::from_ticks(counted_at);
+            Act::Once(OnceId { number, fingerprint }, OnceAct::GiveBack { units, counted_at })
+        }
+        (ONCE_UNDO, &[units, undoes, number, fingerprint]) => {
+            Act::Once(OnceId { number, fingerprint }, OnceAct::Undo { units, undoes: undoes != 0 })
         }
         _ => return None,
     })

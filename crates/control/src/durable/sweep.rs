@@ -106,7 +106,7 @@ async fn lock(session: &mut Session<'_>) -> Result<(bool, u64), DatabaseError> {
     row.map_or(Ok((true, 0)), |row| Ok((row.integer(0)? != 0, row.version(1).unwrap_or(0))))
 }
 
-fn over(now_us: u64) -> [Over; 6] {
+fn over(now_us: u64) -> [Over; 7] {
     let before = |kept_us: u64| now_us.saturating_sub(kept_us);
     let kept_from_day = (now_us / DAY_US).saturating_sub(USAGE_KEPT_DAYS);
     [
@@ -118,6 +118,7 @@ fn over(now_us: u64) -> [Over; 6] {
             age: "deadline",
             kept_from: before(LEASES_KEPT_US),
         },
+        Over { table: "request_ids", place: "key, number", age: "deadline", kept_from: now_us },
         Over {
             table: "past_counters",
             place: "key, window_start",

@@ -218,7 +218,7 @@ impl Task {
                     let rest = LeaseRest { units, counted_at, deadline, number };
                     returns.push(Question { act: Act::Return(rest), ..item.question.clone() });
                 }
-                Act::Return(_) | Act::Settle(_) => again.push(item),
+                act if act.counts_once() => again.push(item),
                 _ if item.is_fact() => doubt.if_not.push(item),
                 _ => {}
             }
@@ -343,7 +343,7 @@ impl Task {
                 Some(undo) if matches!(undo.act, Act::Return(_)) => returns.push(undo),
                 Some(undo) => doubt.if_committed.push(undo),
                 None if !item.is_fact() && (is_told || !item.is_owed()) => {}
-                None if matches!(item.question.act, Act::Return(_) | Act::Settle(_)) => again.push(item),
+                None if item.question.act.counts_once() => again.push(item),
                 None => doubt.if_not.push(item),
             }
         }

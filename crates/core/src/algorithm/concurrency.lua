@@ -109,6 +109,7 @@ for i = 1, #KEYS do
     reply[filled + 3] = held < units_max and units_max - held or 0
     reply[filled + 4] = -1
     filled = filled + 4
+    if once then end_once(outcome, tick) end
   end
 
   if changed then

@@ -92,6 +92,7 @@ for i = 1, #KEYS do
     reply[filled + 3] = start and count < units_max and units_max - count or 0
     reply[filled + 4] = start and count_finish - now or -1
     filled = filled + 4
+    if once then end_once(outcome, tick) end
   end
 
   if changed then

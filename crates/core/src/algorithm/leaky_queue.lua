@@ -56,6 +56,7 @@ for i = 1, #KEYS do
     reply[filled + 3] = wait <= wait_max and floor((wait_max - wait) / interval) + 1 or 0
     reply[filled + 4] = wait
     filled = filled + 4
+    if once then end_once(outcome, tick) end
   end
 
   if changed then

@@ -177,6 +177,7 @@ for i = 1, #KEYS do
     reply[filled + 3] = used < units_max and units_max - used or 0
     reply[filled + 4] = used > 0 and newest_at + period - now or 0
     filled = filled + 4
+    if once then end_once(outcome, tick) end
   end
   write(log, now, tick)
 end

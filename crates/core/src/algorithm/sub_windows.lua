@@ -124,6 +124,7 @@ for i = 1, #KEYS do
     reply[filled + 3] = used < units_max and units_max - used or 0
     reply[filled + 4] = oldest_age * period - now % (oldest_age * period)
     filled = filled + 4
+    if once then end_once(outcome, tick) end
   end
 
   if changed then

@@ -61,6 +61,7 @@ for i = 1, #KEYS do
     reply[filled + 3] = backlog < capacity and floor((capacity - backlog) / interval) or 0
     reply[filled + 4] = backlog
     filled = filled + 4
+    if once then end_once(outcome, tick) end
   end
 
   if changed then

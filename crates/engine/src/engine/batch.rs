@@ -48,7 +48,7 @@ pub(super) fn decide(
             let found = match look {
                 Look::Refused(error) => Err(error),
                 Look::Bypassed(request) => Ok(Found::bypassed(request)),
-                Look::Met(meeting) => Ok(engine.conclude(meeting, &mut scratch.0)),
+                Look::Met(meeting) => engine.conclude(meeting, &mut scratch.0),
             };
             match found {
                 Ok(Found { allowed, decided_by, answer }) => {

@@ -6,7 +6,9 @@ use std::mem;
 use tollgate_core::{Span, Time};
 
 use super::{Engine, Found, Inquiry, Pending, Purpose, Resumed, Settled, Step};
+use crate::ids::{Mark, What};
 use crate::request::{Request, RequestError, Subject};
+use crate::request_id::{RequestId, number};
 use crate::reservation::{
     Closed, Dues, Estimate, Open, Reservation, ReservationClient, ReservationStats, Reserved, SettleEnd,
     SettleError, Settlement, put_subject, with_request,
@@ -15,6 +17,8 @@ use crate::verdict::{Answer, DecidedBy, Verdict};
 
 /// The shortest that a reservation is open.
 const LIFE_MIN: Span = Span::from_ticks(1_000_000);
+/// Senders of settlements are below 2^53, hashes below 2^63.
+const SENDER_SHIFT: u32 = 10;
 
 impl Engine {
     /// As [`Engine::begin`], for a request whose cost is an estimate: see [`Engine::reserve`]. What is reserved by a request that has to wait is told by
@@ -83,7 +87,63 @@ impl Engine {
         cost: u64,
         now: Time,
     ) -> Result<(Step, Settlement), SettleError> {
-        let closed = self.reservations.close(reservation, now)?;
+        self.begin_settle_once(reservation, cost, None, now)
+    }
+
+    /// As [`Engine::begin_settle`], under an id: a repeat with the same id and cost is answered as the first one was. The verdict says that it
+    /// is [repeated](Verdict::is_repeated).
+    pub fn begin_settle_once(
+        &self,
+        reservation: &Reservation,
+        cost: u64,
+        id: Option<RequestId<'_>>,
+        now: Time,
+    ) -> Result<(Step, Settlement), SettleError> {
+        let Some(id) = id else {
+            let closed = self.reservations.close(reservation, now)?;
+            return self.settle_closed(closed, cost, self.reservations.sender(), now);
+        };
+        let mut memory = self.ids.memory(now);
+        let name = self.ids.name(reservation.bytes(), 0, id);
+        let fingerprint = number(&[b"settle", &cost.to_le_bytes()]);
+        let mark = Mark { name, fingerprint, tenant: 0 };
+        if let Some(What::Settled { settlement, is_pending }) =
+            memory.recall(mark).map_err(|_| SettleError::IdConflict)?
+        {
+            self.ids.count_repeat();
+            let answer = Answer { is_pending, is_repeated: true, ..Answer::default() };
+            let found = Found { allowed: true, decided_by: DecidedBy::Ledger, answer };
+            return Ok((Step::Ready(found.into_verdict(now, self.snapshot.load())), settlement));
+        }
+        let mut closed = self.reservations.close(reservation, now)?;
+        if !closed.open.charged.is_empty() {
+            let tenant = with_request(&closed.open.subject, |request| self.ids_tenant(request));
+            let tenant = tenant.flatten().unwrap_or(0);
+            if memory.check_room(tenant, 1).is_err() {
+                drop(memory);
+                // It is open again.
+                let end = SettleEnd::Failed(SettleError::Unavailable);
+                self.reservations.end(closed, &Settlement::new(0, 0), end);
+                return Err(SettleError::TooManyIds);
+            }
+            let settlement = Settlement::new(closed.open.cost, cost);
+            memory.remember(Mark { tenant, ..mark }, What::Settled { settlement, is_pending: true });
+            closed.id = Some(name);
+        }
+        drop(memory);
+        // The same at every server of the fleet.
+        let sender =
+            number(&[reservation.bytes(), &cost.to_le_bytes(), id.as_str().as_bytes()]) >> SENDER_SHIFT;
+        self.settle_closed(closed, cost, sender, now)
+    }
+
+    fn settle_closed(
+        &self,
+        closed: Closed,
+        cost: u64,
+        sender: u64,
+        now: Time,
+    ) -> Result<(Step, Settlement), SettleError> {
         let Open { subject, cost: reserved, charged, life, .. } = &closed.open;
         let mut settlement = Settlement::new(*reserved, cost);
         if charged.is_empty() {
@@ -92,7 +152,6 @@ impl Engine {
             let found = Found { allowed: true, decided_by: DecidedBy::Ledger, answer: Answer::default() };
             return Ok((Step::Ready(found.into_verdict(now, self.snapshot.load())), settlement));
         }
-        let sender = self.reservations.sender();
         let dues = Dues { charged, change: settlement.change(), life: *life, sender };
         let settle = |request: &Request<'_>| {
             // A policy that is gone has no counters any more.
@@ -102,15 +161,15 @@ impl Engine {
             })
         };
         let Some(mut step) = with_request(subject, settle) else {
-            return self.not_settled(closed, &settlement, SettleError::Unknown);
+            return self.not_settled(closed, &settlement, SettleError::Unknown, now);
         };
         match &mut step {
             Step::Pending(pending) => pending.settles = Some(Box::new((closed, settlement))),
             // Nothing that it has charged is shared any more.
             Step::Ready(_) if closed.is_foreign => {
-                return self.not_settled(closed, &settlement, SettleError::Unknown);
+                return self.not_settled(closed, &settlement, SettleError::Unknown, now);
             }
-            Step::Ready(_) => self.reservations.end(closed, &settlement, SettleEnd::Confirmed),
+            Step::Ready(_) => self.end(closed, &settlement, SettleEnd::Confirmed, now),
         }
         Ok((step, settlement))
     }
@@ -120,9 +179,22 @@ impl Engine {
         closed: Closed,
         settlement: &Settlement,
         error: SettleError,
+        now: Time,
     ) -> Result<T, SettleError> {
-        self.reservations.end(closed, settlement, SettleEnd::Failed(error));
+        self.end(closed, settlement, SettleEnd::Failed(error), now);
         Err(error)
+    }
+
+    fn end(&self, closed: Closed, settlement: &Settlement, end: SettleEnd, now: Time) {
+        if let Some(id) = closed.id {
+            match end {
+                SettleEnd::Failed(_) => self.ids.forget(id, now),
+                SettleEnd::Confirmed | SettleEnd::Repeated | SettleEnd::Pending => {
+                    self.ids.settled(id, end == SettleEnd::Pending, now);
+                }
+            }
+        }
+        self.reservations.end(closed, settlement, end);
     }
 
     /// Ends a settlement with what the authority has said. Returns why it was not done, if it was not.
@@ -131,12 +203,16 @@ impl Engine {
         (closed, settlement): (Closed, Settlement),
         settled: &Settled,
         answer: &Answer,
+        now: Time,
     ) -> Option<SettleError> {
-        let end = settled.settling.end(answer.is_pending);
-        self.reservations.end(closed, &settlement, end);
+        let end = match settled.settling.end(answer.is_pending) {
+            SettleEnd::Confirmed if answer.is_repeated => SettleEnd::Repeated,
+            end => end,
+        };
+        self.end(closed, &settlement, end, now);
         match end {
             SettleEnd::Failed(error) => Some(error),
-            SettleEnd::Confirmed | SettleEnd::Pending => None,
+            SettleEnd::Confirmed | SettleEnd::Repeated | SettleEnd::Pending => None,
         }
     }
 

@@ -38,7 +38,12 @@ pub(crate) fn with_request<R>(bytes: &[u8], ask: impl FnOnce(&Request<'_>) -> R)
     if kind != DESCRIPTORS {
         let (name, key) = (take_text(rest)?, take(rest)?);
         let tier = if kind == POLICY_OF_TIER { Some(take_text(rest)?) } else { None };
-        return Some(ask(&Request { subject: Subject::Policy { name, key, tier }, cost: 0, peek: false }));
+        return Some(ask(&Request {
+            subject: Subject::Policy { name, key, tier },
+            cost: 0,
+            peek: false,
+            id: None,
+        }));
     }
     let domain = take_text(rest)?;
     let count = take_number(rest)?;
@@ -59,7 +64,7 @@ pub(crate) fn with_request<R>(bytes: &[u8], ask: impl FnOnce(&Request<'_>) -> R)
         descriptors.push(Descriptor { entries, ..descriptor });
     }
     let subject = Subject::Descriptors { domain, descriptors: &descriptors };
-    Some(ask(&Request { subject, cost: 0, peek: false }))
+    Some(ask(&Request { subject, cost: 0, peek: false, id: None }))
 }
 
 fn put_descriptor(bytes: &mut Vec<u8>, descriptor: &Descriptor<'_>) {

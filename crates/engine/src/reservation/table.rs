@@ -109,6 +109,8 @@ pub(crate) struct Closed {
     pub(crate) open: Open,
     /// Whether another process has made it.
     pub(crate) is_foreign: bool,
+    /// Under which name the id of the settlement is remembered, if it has one.
+    pub(crate) id: Option<u128>,
 }
 
 /// How a settlement ended.
@@ -116,6 +118,8 @@ pub(crate) struct Closed {
 pub(crate) enum SettleEnd {
     /// It is done.
     Confirmed,
+    /// It was done before, under the same id.
+    Repeated,
     /// It is kept and retried.
     Pending,
     /// It changed nothing, and nothing will be retried.
@@ -224,7 +228,7 @@ impl Reservations {
         let cost = take_number(&mut sealed.get(HEAD_BYTES..)?)?;
         let (subject, charged, life) = (Box::default(), Box::default(), Span::ZERO);
         let open = Open { subject, cost, charged, life, expires_at, _claim: None };
-        Some(Closed { name: UNCHARGED, open, is_foreign: false })
+        Some(Closed { name: UNCHARGED, open, is_foreign: false, id: None })
     }
 
     /// Takes a reservation out of the table to settle it: nobody else finds it there again. What another process has made says itself what it has charged.
@@ -242,7 +246,7 @@ impl Reservations {
             }
             let is_first = self.table().close_foreign(name, expires_at);
             return if is_first {
-                Ok(Closed { name, open, is_foreign: true })
+                Ok(Closed { name, open, is_foreign: true, id: None })
             } else {
                 Err(SettleError::Settled)
             };
@@ -256,7 +260,7 @@ impl Reservations {
             Entry::Occupied(open) if now < open.get().expires_at => {
                 let open = open.remove();
                 table.ends.remove(&(open.expires_at, name));
-                Ok(Closed { name, open, is_foreign: false })
+                Ok(Closed { name, open, is_foreign: false, id: None })
             }
             Entry::Vacant(_) if now < expires_at => Err(SettleError::Settled),
             Entry::Occupied(_) | Entry::Vacant(_) => Err(SettleError::Expired),
@@ -265,7 +269,7 @@ impl Reservations {
 
     /// Ends what [`Reservations::close`] began: counts a settlement, or opens the reservation again if it can still be settled.
     pub(crate) fn end(&self, closed: Closed, settlement: &Settlement, end: SettleEnd) {
-        let Closed { name, open, is_foreign } = closed;
+        let Closed { name, open, is_foreign, .. } = closed;
         if is_foreign && end != SettleEnd::Pending {
             // The authority knows, or nothing was changed.
             self.table().forget_foreign(name, open.expires_at);
@@ -275,6 +279,9 @@ impl Reservations {
                 self.table().insert(name, open);
             }
             return;
+        }
+        if end == SettleEnd::Repeated {
+            return; // It is counted where it was done.
         }
         let settled = if is_foreign { &self.settled_elsewhere } else { &self.settled };
         settled.fetch_add(1, Ordering::Relaxed);

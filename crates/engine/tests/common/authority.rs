@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use tollgate::authority::{Act, Directed, Failure, Grant, Question, SharedKey};
+use tollgate::authority::{Act, Directed, Failure, Grant, OnceAct, OnceId, Question, SharedKey};
 use tollgate::core::{
     Ask, Cost, Decision, Holder, LeaseRest, Limit, Outcome, Refund, SettleChange, SettleOnce, Span, State,
     Time,
@@ -16,17 +16,35 @@ pub(crate) struct Authority {
     returned: HashSet<(SharedKey, u64)>,
     /// The settlement that counted, by reservation.
     settled: HashMap<(SharedKey, u64), u64>,
+    /// What was counted under the ids of requests.
+    ids: HashMap<(SharedKey, u64), Known>,
     /// How many questions it was asked.
     pub(crate) asked: usize,
 }
 
+/// What was counted under an id: for which request, for how many, and when.
+struct Known {
+    fingerprint: u64,
+    users: u32,
+    counted_at: Time,
+    is_allowed: bool,
+}
+
 impl Authority {
+    /// How many ids are remembered.
+    pub(crate) fn ids(&self) -> usize {
+        self.ids.len()
+    }
+
     pub(crate) fn ask(&mut self, questions: &[Directed], now: Time) -> Vec<Result<Grant, Failure>> {
         questions.iter().map(|(question, _)| Ok(self.answer(question, now))).collect()
     }
 
     fn answer(&mut self, question: &Question, now: Time) -> Grant {
         self.asked += 1;
+        if let Act::Once(id, act) = question.act {
+            return self.answer_once(question, (id, act), now);
+        }
         let Question { key, limit, act, .. } = question;
         let at = limit.moment(now);
         let tick_ns = limit.tick().length_ns();
@@ -78,8 +96,58 @@ impl Authority {
                 self.settled.entry((*key, settle.number)).or_insert(settle.sender);
                 (settle_once(limit, state, settle, end, at), None)
             }
+            Act::Once(..) => unreachable!("it is answered elsewhere"),
         };
-        Grant { decision: in_nanoseconds(decision, tick_ns), at, holder, leased }
+        Grant { decision: in_nanoseconds(decision, tick_ns), at, holder, leased, is_repeated: false }
+    }
+}
+
+impl Authority {
+    fn answer_once(&mut self, question: &Question, (id, act): (OnceId, OnceAct), now: Time) -> Grant {
+        let place = (question.key, id.number);
+        let look = Act::Peek(Cost::ZERO);
+        let counted_at = question.limit.moment(now);
+        let Some(known) = self.ids.get_mut(&place) else {
+            let (act, is_fact) = match act {
+                OnceAct::Take(cost) => (Act::Take(cost), false),
+                OnceAct::Book(cost) => (Act::Book(cost), true),
+                OnceAct::GiveBack { units, counted_at } => {
+                    (Act::GiveBack { units, counted_at, undoes: false }, true)
+                }
+                OnceAct::Undo { .. } => (look, false),
+            };
+            let is_undo = matches!(act, Act::Peek(_));
+            let grant = self.answer(&Question { act, ..question.clone() }, now);
+            let is_allowed = grant.decision.is_allowed();
+            if (is_allowed || is_fact) && !is_undo {
+                let known = Known { fingerprint: id.fingerprint, users: 1, counted_at, is_allowed };
+                self.ids.insert(place, known);
+            }
+            return grant;
+        };
+        let allowed = |grant: Grant, outcome| Grant {
+            is_repeated: true,
+            decision: Decision { outcome, ..grant.decision },
+            ..grant
+        };
+        if known.fingerprint != id.fingerprint {
+            return allowed(self.answer(&Question { act: look, ..question.clone() }, now), Outcome::Busy);
+        }
+        if let OnceAct::Undo { units, undoes } = act {
+            known.users -= 1;
+            let counted_at = known.counted_at;
+            let is_last = known.users == 0;
+            let act = if is_last { Act::GiveBack { units, counted_at, undoes } } else { look };
+            if is_last {
+                self.ids.remove(&place);
+            }
+            return self.answer(&Question { act, ..question.clone() }, now);
+        }
+        known.users += 1;
+        let is_allowed = known.is_allowed;
+        let grant = self.answer(&Question { act: look, ..question.clone() }, now);
+        let outcome = if is_allowed { Outcome::ALLOWED } else { grant.decision.outcome };
+        allowed(grant, outcome)
     }
 }
 
@@ -133,10 +201,15 @@ pub(crate) fn decide(
     request: &Request<'_>,
     now: Time,
 ) -> Result<Verdict, RequestError> {
-    Ok(match engine.begin(request, now)? {
-        Step::Ready(verdict) => verdict,
-        Step::Pending(pending) => resume(engine, authority, pending, now).0,
-    })
+    match engine.begin(request, now)? {
+        Step::Ready(verdict) => Ok(verdict),
+        Step::Pending(pending) => {
+            let grants = authority.ask(pending.questions(), now);
+            let Resumed { verdict, error, tell, .. } = engine.resume(pending, &grants, now);
+            authority.ask(&tell, now);
+            error.map_or(Ok(verdict), Err)
+        }
+    }
 }
 
 pub(crate) fn acquire(

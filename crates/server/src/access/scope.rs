@@ -27,6 +27,8 @@ pub(crate) enum Verb {
     Tier,
     /// `/v1/reserve` and `/v1/settle`.
     Reserve,
+    /// An id by which a request can be repeated.
+    RequestId,
 }
 
 /// A set of verbs: bit `n` is the verb with that number.
@@ -69,7 +71,8 @@ pub(crate) enum Forbidden {
 }
 
 impl Verb {
-    const ALL: [Verb; 5] = [Verb::Check, Verb::Refund, Verb::Override, Verb::Tier, Verb::Reserve];
+    const ALL: [Verb; 6] =
+        [Verb::Check, Verb::Refund, Verb::Override, Verb::Tier, Verb::Reserve, Verb::RequestId];
 
     fn name(self) -> &'static str {
         match self {
@@ -78,6 +81,7 @@ impl Verb {
             Verb::Override => "override",
             Verb::Tier => "tier",
             Verb::Reserve => "reserve",
+            Verb::RequestId => "request_id",
         }
     }
 
@@ -148,6 +152,9 @@ impl Scope {
 
     /// Whether a request may be made, as a check or as a reservation.
     pub(crate) fn permit(&self, request: &Request<'_>, verb: Verb) -> Result<(), Forbidden> {
+        if request.id.is_some() {
+            self.permit_verb(Verb::RequestId)?;
+        }
         match request.subject {
             Subject::Policy { name, tier, .. } => {
                 self.permit_verb(verb)?;

@@ -235,6 +235,7 @@ fn a_scope_permits_what_it_names_and_nothing_else() {
             subject: tollgate::Subject::Policy { name: "p", key: b"k", tier: Some("gold") },
             cost: 1,
             peek: false,
+            id: None,
         };
         [
             permits(&Request::new("d", &plain), Verb::Check),

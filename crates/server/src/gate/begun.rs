@@ -8,8 +8,8 @@ use std::mem;
 use tollgate::authority::{Directed, Failure, Grant};
 use tollgate::core::{Decision, Span, Time};
 use tollgate::{
-    DecidedBy, Lease, Pending, ReleaseError, Released, Request, RequestError, Reservation, ReservationClient,
-    Reserved, Resumed, SettleError, Settlement, Step, Throttle, Verdict,
+    DecidedBy, Lease, Pending, ReleaseError, Released, Request, RequestError, RequestId, Reservation,
+    ReservationClient, Reserved, Resumed, SettleError, Settlement, Step, Throttle, Verdict,
 };
 
 use super::Gate;
@@ -54,6 +54,8 @@ struct Ended {
     reserved: Option<Reserved>,
     /// Why a reservation was not settled, if it was not.
     settle_error: Option<SettleError>,
+    /// Why there is no answer, if there is none.
+    error: Option<RequestError>,
 }
 
 impl Drop for Begun<'_> {
@@ -85,17 +87,18 @@ impl Begun<'_> {
         let ended = match self.take_step() {
             Step::Ready(verdict) => {
                 let (lease, reserved) = (self.lease.take(), self.reserved.take());
-                Ended { verdict, lease, reserved, settle_error: None }
+                Ended { verdict, lease, reserved, settle_error: None, error: None }
             }
             Step::Pending(pending) => {
                 let resumed = gate.engine.resume(pending, granted, gate.now());
-                let Resumed { verdict, lease, reserved, settle_error, tell } = resumed;
+                let Resumed { verdict, lease, reserved, settle_error, error, tell } = resumed;
                 gate.send(tell);
                 gate.ring();
-                Ended { verdict, lease, reserved, settle_error }
+                Ended { verdict, lease, reserved, settle_error, error }
             }
         };
         match self.counts {
+            _ if ended.error.is_some() => gate.metrics.observe_bad_request(self.protocol),
             Counts::Decided => gate.observe(&ended.verdict, false, self.protocol, self.since),
             Counts::Peek => gate.observe(&ended.verdict, true, self.protocol, self.since),
             Counts::Settled => {}
@@ -112,6 +115,13 @@ impl Begun<'_> {
     pub(crate) async fn finish(self) -> (Verdict, Option<Lease>) {
         let granted = self.granted().await;
         self.conclude(&granted)
+    }
+
+    /// As [`Begun::finish`], of a request that may have an id: that may turn out to be another request's.
+    pub(crate) async fn finish_once(self) -> Result<Verdict, RequestError> {
+        let granted = self.granted().await;
+        let Ended { verdict, error, .. } = self.end(&granted);
+        error.map_or(Ok(verdict), Err)
     }
 
     /// As [`Begun::finish`], of a request that reserves.
@@ -161,10 +171,11 @@ impl Gate {
         &self,
         reservation: &Reservation,
         cost: u64,
+        id: Option<RequestId<'_>>,
         protocol: Protocol,
     ) -> Result<(Verdict, Settlement), SettleError> {
         let since = self.clock.now();
-        let step = self.engine.begin_settle(reservation, cost, since);
+        let step = self.engine.begin_settle_once(reservation, cost, id, since);
         let (step, settlement) = step.inspect_err(|_| self.metrics.observe_bad_request(protocol))?;
         self.ring();
         let (lease, reserved, counts) = (None, None, Counts::Settled);

@@ -46,7 +46,7 @@ impl Durable {
 
     /// Answers a question that nobody can be asked yet. What has happened is kept, if there is room.
     fn keep_unreached(&self, question: Question) -> Granted {
-        let is_fact = matches!(question.act, Act::Book(_) | Act::GiveBack { .. });
+        let is_fact = question.act.is_fact();
         let mut unreached = self.unreached();
         if is_fact && unreached.len() >= UNREACHED_MAX {
             return Err(Failure::NotNow);

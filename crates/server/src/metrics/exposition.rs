@@ -1,6 +1,7 @@
 //! The counters of all threads, summed up, named and written down for Prometheus.
 
 mod connections;
+mod request_ids;
 mod reservations;
 mod unlimited;
 
@@ -16,7 +17,7 @@ use prometheus_client::encoding::{
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
 use tollgate::authority::breaker::State as BreakerState;
-use tollgate::{DecidedBy, HotStats, LeaseStats, ReservationStats, Stats};
+use tollgate::{DecidedBy, HotStats, LeaseStats, RequestIdStats, ReservationStats, Stats};
 use tollgate_control::DurableStats;
 use tollgate_control::durable::FAILURES as DURABLE_FAILURES;
 use tollgate_redis::{FAILURES, ShardStats};
@@ -56,6 +57,7 @@ pub(crate) struct EngineStats {
     pub(crate) ledger: Stats,
     pub(crate) hot: HotStats,
     pub(crate) reservations: ReservationStats,
+    pub(crate) request_ids: RequestIdStats,
     /// How much is switched off: everything, domains, rules.
     pub(crate) switched_off: [u64; 3],
 }
@@ -495,6 +497,7 @@ impl Collector for Exposition {
         self.encode_process(&mut encoder)?;
         self.connections.encode(&mut encoder)?;
         reservations::encode(&self.engine.reservations, &mut encoder)?;
+        request_ids::encode(&self.engine.request_ids, &mut encoder)?;
         self.encode_store(&mut encoder)
     }
 }

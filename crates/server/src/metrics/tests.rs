@@ -11,8 +11,8 @@ use insta::assert_snapshot;
 use tollgate::core::{Span, TokenBucket};
 use tollgate::policy::{FileSpec, Unit};
 use tollgate::{
-    DecidedBy, Descriptor, Engine, HotStats, LeaseStats, OwnLimit, Request, ReservationStats, Source, Stats,
-    UnconfirmedStats, Verdict,
+    DecidedBy, Descriptor, Engine, HotStats, LeaseStats, OwnLimit, Request, RequestIdStats, ReservationStats,
+    Source, Stats, UnconfirmedStats, Verdict,
 };
 use tollgate_redis::ShardStats;
 
@@ -41,7 +41,13 @@ fn text(metrics: &Metrics) -> String {
     };
     metrics
         .encode(
-            EngineStats { ledger, hot, reservations, switched_off: [0; 3] },
+            EngineStats {
+                ledger,
+                hot,
+                reservations,
+                request_ids: RequestIdStats::default(),
+                switched_off: [0; 3],
+            },
             StoreStats::default(),
             ConnectionStats::default(),
         )

@@ -239,14 +239,14 @@ async fn answer_check<B: Sent>(gate: &Gate, request: http::Request<B>) -> Result
         permit(gate, scope.as_deref(), request, Verb::Check)?;
         gate.begin(request, Protocol::Http).map_err(|error| told(scope.as_deref(), error))
     })?;
-    let (verdict, _) = begun.finish().await;
+    let verdict = begun.finish_once().await?;
     Ok(respond(&verdict, older, answer::body(&verdict)))
 }
 
 async fn peek(State(gate): State<Arc<Gate>>, request: Request) -> Result<Response, Problem> {
     let scope = guard::scope_of(&request);
     let (older, body) = (wants_older(&request), whole_body(&gate, request, BODY_BYTES_MAX).await?);
-    let question = counted(&gate, Question::read(&body))?;
+    let question = counted(&gate, Question::read(&body).and_then(Question::without_id))?;
     let begun = question.ask(true, |request| {
         permit(&gate, scope.as_deref(), request, Verb::Check)?;
         gate.begin(request, Protocol::Http).map_err(|error| told(scope.as_deref(), error))
@@ -258,7 +258,7 @@ async fn peek(State(gate): State<Arc<Gate>>, request: Request) -> Result<Respons
 async fn acquire(State(gate): State<Arc<Gate>>, request: Request) -> Result<Response, Problem> {
     let scope = guard::scope_of(&request);
     let (older, body) = (wants_older(&request), whole_body(&gate, request, ACQUIRE_BYTES_MAX).await?);
-    let question = counted(&gate, Question::read(&body))?;
+    let question = counted(&gate, Question::read(&body).and_then(Question::without_id))?;
     let begun = question.ask(false, |request| {
         permit(&gate, scope.as_deref(), request, Verb::Check)?;
         gate.begin_hold(request, Protocol::Http).map_err(|error| told(scope.as_deref(), error))
@@ -304,9 +304,13 @@ async fn settle(State(gate): State<Arc<Gate>>, request: Request) -> Result<Respo
     let scope = guard::scope_of(&request);
     gate.permit(Protocol::Http, scope.as_deref(), |scope| scope.permit_verb(Verb::Reserve))?;
     let body = whole_body(&gate, request, BODY_BYTES_MAX).await?;
-    let (reservation, cost) = counted(&gate, read_settle(&body))?;
+    let settle = counted(&gate, read_settle(&body))?;
+    if settle.id().is_some() {
+        gate.permit(Protocol::Http, scope.as_deref(), |scope| scope.permit_verb(Verb::RequestId))?;
+    }
     // It is done once and to its end, even if nobody waits for that any more.
-    let settling = async move { gate.settle(&reservation, cost, Protocol::Http).await };
+    let settling =
+        async move { gate.settle(&settle.reservation, settle.cost, settle.id(), Protocol::Http).await };
     let settled = tokio::spawn(settling).await.map_err(|_| Problem::Stopping)?;
     let (verdict, settlement) = settled.map_err(Problem::NotSettled)?;
     let status = if verdict.is_pending() { StatusCode::ACCEPTED } else { StatusCode::OK };

@@ -27,7 +27,8 @@ mod write;
 use std::sync::Arc;
 
 use thiserror::Error;
-use tollgate::{RequestError, Verdict};
+use tollgate::{NotARequestId, RequestError, RequestId, Verdict};
+use tonic::metadata::{MetadataMap, MetadataValue};
 use tonic::service::Routes;
 use tonic_health::pb::health_server::HealthServer;
 
@@ -50,6 +51,10 @@ const SMALL_MESSAGE_BYTES_MAX: usize = 16 << 10;
 const PREFIX_BYTES: usize = 5;
 /// The one method that is called all the time.
 const SHOULD_RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
+/// The metadata that carries the id of a request, so that it can be repeated.
+const REQUEST_ID: &str = "tollgate-request-id";
+/// The metadata of an answer to a request that was charged before under its id.
+const REPEATED: &str = "tollgate-repeated";
 /// What the methods of the health protocol begin with. They need no token.
 const HEALTH: &str = "/grpc.health.v1.Health/";
 /// The one method whose answer has no end: it tells of every change.
@@ -124,11 +129,18 @@ impl RateLimitService for RateLimits {
         request: tonic::Request<RateLimitRequest>,
     ) -> Result<tonic::Response<RateLimitResponse>, tonic::Status> {
         let scope = request.extensions().get::<Arc<Scope>>().map(Arc::as_ref);
-        let (verdict, mut response) = answer((&self.0, scope), request.get_ref(), Protocol::Rls).await?;
+        let id = request_id(&self.0, request.metadata())?;
+        let begun = begin((&self.0, scope), (request.get_ref(), id), Protocol::Rls)?;
+        let verdict = begun.finish_once().await.map_err(Refusal::from)?;
+        let mut response = respond(&self.0, request.get_ref(), &verdict);
         if !verdict.allowed() {
             encode::tell_denied(&mut response, &verdict);
         }
-        Ok(tonic::Response::new(response))
+        let mut response = tonic::Response::new(response);
+        if verdict.is_repeated() {
+            response.metadata_mut().insert(REPEATED, MetadataValue::from_static("true"));
+        }
+        Ok(response)
     }
 }
 
@@ -141,6 +153,8 @@ enum Refusal {
     TooManyEntries { index: usize, max: usize },
     #[error(transparent)]
     Request(#[from] RequestError),
+    #[error("{REQUEST_ID}: {0}")]
+    RequestId(NotARequestId),
     #[error(transparent)]
     Forbidden(#[from] Forbidden),
 }
@@ -151,11 +165,24 @@ impl From<Refusal> for tonic::Status {
             Refusal::TooManyDescriptors { .. } | Refusal::TooManyEntries { .. } => {
                 tonic::Status::invalid_argument(refusal.to_string())
             }
+            Refusal::RequestId(_) | Refusal::Request(RequestError::HeldNotRepeated) => {
+                tonic::Status::invalid_argument(refusal.to_string())
+            }
+            Refusal::Request(RequestError::IdConflict) => tonic::Status::already_exists(refusal.to_string()),
+            Refusal::Request(RequestError::TooManyIds) => tonic::Status::unavailable(refusal.to_string()),
             // What envoyproxy/ratelimit answers: its callers may look for it.
             Refusal::Request(_) => tonic::Status::unknown(refusal.to_string()),
             Refusal::Forbidden(_) => tonic::Status::permission_denied(refusal.to_string()),
         }
     }
+}
+
+/// The id of a request, if its metadata has one.
+fn request_id<'m>(gate: &Gate, metadata: &'m MetadataMap) -> Result<Option<RequestId<'m>>, Refusal> {
+    let Some(value) = metadata.get(REQUEST_ID) else { return Ok(None) };
+    let id = value.to_str().map_err(|_| NotARequestId).and_then(RequestId::new);
+    let id = id.inspect_err(|_| gate.metrics().observe_bad_request(Protocol::Rls));
+    id.map(Some).map_err(Refusal::RequestId)
 }
 
 /// Refuses a message with too many descriptors or entries, before prost makes room for them.
@@ -170,17 +197,18 @@ async fn answer(
     message: &RateLimitRequest,
     protocol: Protocol,
 ) -> Result<(Verdict, RateLimitResponse), Refusal> {
-    let (verdict, _) = begin((gate, scope), message, protocol)?.finish().await;
+    let (verdict, _) = begin((gate, scope), (message, None), protocol)?.finish().await;
     let response = respond(gate, message, &verdict);
     Ok((verdict, response))
 }
 
 fn begin<'g>(
     (gate, scope): (&'g Gate, Option<&Scope>),
-    message: &RateLimitRequest,
+    (message, id): (&RateLimitRequest, Option<RequestId<'_>>),
     protocol: Protocol,
 ) -> Result<Begun<'g>, Refusal> {
     let begin = |request: &tollgate::Request<'_>| {
+        let request = &tollgate::Request { id, ..*request };
         gate.permit(protocol, scope, |scope| scope.permit(request, Verb::Check))?;
         Ok(gate.begin(request, protocol)?)
     };

@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 
 use tollgate_core::{Span, Time};
 
-use super::{Act, Question};
+use super::{Act, OnceAct, Question};
 
 const MS: u64 = 1_000_000;
 
@@ -84,14 +84,19 @@ impl Debts {
 impl Debt {
     /// Whether it is too old to be told again.
     fn is_over(&self, now: Time) -> bool {
-        let life = if matches!(self.question.act, Act::Book(_)) { BOOKING_LIFE } else { LIFE };
+        let life = match self.question.act {
+            Act::Book(_) | Act::Once(_, OnceAct::Book(_)) => BOOKING_LIFE,
+            _ => LIFE,
+        };
         now.since(self.since) >= life
     }
 
     /// As it is told later. What a bucket has got back by itself meanwhile it must not get back once more, or it would admit more than its
     /// limit.
     fn delayed(mut self) -> Debt {
-        if let Act::GiveBack { undoes, .. } = &mut self.question.act {
+        if let Act::GiveBack { undoes, .. } | Act::Once(_, OnceAct::Undo { undoes, .. }) =
+            &mut self.question.act
+        {
             *undoes = true;
         }
         self

@@ -65,7 +65,7 @@ impl Node {
         };
         let decision =
             Decision { outcome, limit: 100, remaining, reset_after: Some(Span::from_ticks(SECOND)) };
-        let grant = Grant { decision, at: limit.moment(now), holder: None, leased };
+        let grant = Grant { decision, at: limit.moment(now), holder: None, leased, is_repeated: false };
         self.purses.settle(errand, Ok(&grant), now);
     }
 
@@ -462,7 +462,7 @@ fn an_answer_that_comes_late_is_no_news() {
     let node = Node::with_units(bucket(100, 100), 4, at(0));
     let said = |remaining: u64, at_us: u64| {
         let decision = Decision { outcome: Outcome::ALLOWED, limit: 100, remaining, reset_after: None };
-        Grant { decision, at: Time::from_ticks(at_us), holder: None, leased: 0 }
+        Grant { decision, at: Time::from_ticks(at_us), holder: None, leased: 0, is_repeated: false }
     };
     let told = |now: Time| node.purses.peek(KEY, 1, now).unwrap().remaining;
     let (earlier, later) = (1_700_000_001_000_000, 1_700_000_001_000_500);

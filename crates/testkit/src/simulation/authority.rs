@@ -126,9 +126,9 @@ impl Counter {
                 done = Done::Reset;
                 self.look(limit, now)
             }
-            Act::Peek(_) | Act::Settle(_) | Act::Release(_) => self.look(limit, now),
+            Act::Peek(_) | Act::Settle(_) | Act::Once(..) | Act::Release(_) => self.look(limit, now),
         };
-        (Grant { decision, at: now, holder: None, leased }, done)
+        (Grant { decision, at: now, holder: None, leased, is_repeated: false }, done)
     }
 
     /// What is left of a lease: once, and in time.

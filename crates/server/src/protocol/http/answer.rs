@@ -24,6 +24,9 @@ struct Answer<'a> {
     /// Whether what was booked is kept and has not reached the shared count yet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pending: Option<bool>,
+    /// Whether it was counted before under its id, and so was not charged again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    repeated: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     code: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -67,6 +70,9 @@ struct Settled<'a> {
     booked: u64,
     /// Whether the shared count has not confirmed it yet: it is kept and sent again.
     pending: bool,
+    /// Whether it was settled before under the same id.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    repeated: Option<bool>,
     decisions: Vec<LimitAnswer<'a>>,
 }
 
@@ -141,7 +147,8 @@ pub(super) fn body_with_reservation(verdict: &Verdict, reserved: Option<&Reserve
 pub(super) fn settled_body(verdict: &Verdict, settlement: &Settlement) -> String {
     let Settlement { reserved, charged, returned, booked } = *settlement;
     let (pending, decisions) = (verdict.is_pending(), limit_answers(verdict));
-    json(&Settled { reserved, charged, returned, booked, pending, decisions })
+    let repeated = verdict.is_repeated().then_some(true);
+    json(&Settled { reserved, charged, returned, booked, pending, repeated, decisions })
 }
 
 /// What those are told who are turned away by a proxy that asked for them.
@@ -164,6 +171,7 @@ fn answer(verdict: &Verdict) -> Answer<'_> {
     Answer {
         allowed: verdict.allowed(),
         pending: verdict.is_pending().then_some(true),
+        repeated: verdict.is_repeated().then_some(true),
         code,
         message,
         limit: ruling.map(|ruling| ruling.decision.limit),

@@ -51,6 +51,12 @@ pub(crate) enum Problem {
         /// What the engine says.
         error: RequestError,
     },
+    /// The id of another request.
+    #[error("{0}")]
+    IdConflict(RequestError),
+    /// There is no room for another request id.
+    #[error("{0}")]
+    TooManyIds(RequestError),
     /// A reservation that cannot be settled, or not again.
     #[error("{0}")]
     NotSettled(SettleError),
@@ -138,6 +144,12 @@ impl Problem {
             Problem::TooManyReservationsOf { scope: ReservationScope::Client, .. } => {
                 (StatusCode::TOO_MANY_REQUESTS, "too_many_reservations_of_client")
             }
+            Problem::IdConflict(_) | Problem::NotSettled(SettleError::IdConflict) => {
+                (StatusCode::CONFLICT, "request_id_conflict")
+            }
+            Problem::TooManyIds(_) | Problem::NotSettled(SettleError::TooManyIds) => {
+                (StatusCode::SERVICE_UNAVAILABLE, "too_many_request_ids")
+            }
             Problem::NotSettled(SettleError::Unknown) => (StatusCode::NOT_FOUND, "unknown_reservation"),
             Problem::NotSettled(SettleError::Settled) => (StatusCode::CONFLICT, "already_settled"),
             Problem::NotSettled(SettleError::Expired) => (StatusCode::GONE, "reservation_expired"),
@@ -181,6 +193,11 @@ impl From<RequestError> for Problem {
             RequestError::ReservedTooLong => {
                 let hours_max = Reservation::LIFE_MAX.ticks() / 3_600_000_000_000;
                 Problem::bad_request(format!("`expires_in` must be from 1ms to {hours_max}h"))
+            }
+            RequestError::IdConflict => Problem::IdConflict(error),
+            RequestError::TooManyIds => Problem::TooManyIds(error),
+            RequestError::HeldNotRepeated | RequestError::IdNotTaken => {
+                Problem::bad_request(error.to_string())
             }
             RequestError::TooManyReservations => Problem::TooManyReservations(error),
             RequestError::TooManyReservationsOf(scope) => Problem::TooManyReservationsOf { scope, error },

@@ -11,7 +11,7 @@ use std::ops::Deref;
 use serde::Deserialize;
 use tollgate::core::Span;
 use tollgate::policy::Entry;
-use tollgate::{Descriptor, OwnLimit, Request, Reservation, Subject};
+use tollgate::{Descriptor, OwnLimit, Request, RequestId, Reservation, Subject};
 
 pub(crate) use self::shape::Object;
 use self::shape::{Count, Length, TimeUnit, UpTo, read};
@@ -37,6 +37,7 @@ struct Fields<S> {
     key: Option<S>,
     cost: Option<Count>,
     tier: Option<S>,
+    request_id: Option<S>,
 }
 
 /// The body of `/v1/reserve`: as any other, and how long it is to be open.
@@ -58,6 +59,7 @@ struct ReserveFields<S> {
 struct SettleFields<S> {
     reservation: Option<S>,
     cost: Option<Count>,
+    request_id: Option<S>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -106,7 +108,10 @@ impl Deref for Text<'_> {
 
 /// A well-formed question.
 #[derive(Debug)]
-pub(crate) struct Question<'a>(Asked<'a>);
+pub(crate) struct Question<'a> {
+    asked: Asked<'a>,
+    id: Option<Text<'a>>,
+}
 
 #[derive(Debug)]
 enum Asked<'a> {
@@ -124,43 +129,37 @@ impl<'a> Question<'a> {
     pub(super) fn read_reserve(body: &'a [u8]) -> Result<(Question<'a>, Option<Span>), Problem> {
         let fields = read::<ReserveFields<Text<'a>>, ReserveFields<String>>(body, HOW_TO_ASK)?;
         let ReserveFields { domain, descriptors, hits_addend, policy, key, cost, tier, expires_in } = fields;
-        let fields = Fields { domain, descriptors, hits_addend, policy, key, cost, tier };
+        let fields = Fields { domain, descriptors, hits_addend, policy, key, cost, tier, request_id: None };
         Ok((Question::of(fields)?, expires_in.map(|length| length.0)))
     }
 
-    fn of(fields: Fields<Text<'a>>) -> Result<Question<'a>, Problem> {
-        let by_policy = fields.policy.is_some() || fields.key.is_some() || fields.tier.is_some();
-        let by_domain = fields.domain.is_some() || fields.descriptors.is_some();
-        match (by_policy || fields.cost.is_some(), by_domain || fields.hits_addend.is_some()) {
-            (true, true) => Err(Problem::bad_request(format!(
-                "`policy`, `key`, `cost` and `tier` do not go with `domain`, `descriptors` and `hits_addend`: {HOW_TO_ASK}"
-            ))),
-            (false, false) => {
-                Err(Problem::bad_request(format!("there is no question in the body: {HOW_TO_ASK}")))
-            }
-            (true, false) => {
-                let policy = required(fields.policy, "policy", "the name of a policy")?;
-                let key = required(fields.key, "key", "whom to count, such as a user or an address")?;
-                let cost = fields.cost.map_or(1, |cost| cost.0);
-                Ok(Question(Asked::Policy { policy, key, tier: fields.tier, cost }))
-            }
-            (false, true) => {
-                let domain = required(fields.domain, "domain", "the domain of the rules")?;
-                let example = r#"a list such as [{"entries": [{"key": "...", "value": "..."}]}]"#;
-                let descriptors = required(fields.descriptors, "descriptors", example)?.0;
-                // As with Envoy, nothing and zero both mean one.
-                let cost = fields.hits_addend.map_or(1, |addend| addend.0.max(1));
-                Ok(Question(Asked::Descriptors { domain, descriptors, cost }))
-            }
+    /// Refuses a question that comes with an id, where it cannot be repeated by that.
+    pub(super) fn without_id(self) -> Result<Question<'a>, Problem> {
+        match self.id {
+            None => Ok(self),
+            Some(_) => Err(Problem::bad_request("`request_id` goes with /v1/check and /v1/settle only")),
         }
+    }
+
+    pub(crate) fn has_id(&self) -> bool {
+        self.id.is_some()
+    }
+
+    fn of(mut fields: Fields<Text<'a>>) -> Result<Question<'a>, Problem> {
+        let id = fields.request_id.take();
+        if let Some(id) = &id {
+            read_id(id)?;
+        }
+        Ok(Question { asked: Asked::of(fields)?, id })
     }
 
     /// Hands the question over in the words of the engine.
     pub(crate) fn ask<R>(&self, peek: bool, ask: impl FnOnce(&Request<'_>) -> R) -> R {
-        match &self.0 {
+        let id = self.id.as_deref().and_then(|id| RequestId::new(id).ok());
+        match &self.asked {
             Asked::Policy { policy, key, tier, cost } => {
                 let subject = Subject::Policy { name: policy, key: key.as_bytes(), tier: tier.as_deref() };
-                ask(&Request { subject, cost: *cost, peek })
+                ask(&Request { subject, cost: *cost, peek, id })
             }
             Asked::Descriptors { domain, descriptors, cost } => {
                 let entries: Vec<Entry<'_>> = descriptors
@@ -178,7 +177,36 @@ impl<'a> Question<'a> {
                     })
                     .collect();
                 let subject = Subject::Descriptors { domain, descriptors: &descriptors };
-                ask(&Request { subject, cost: *cost, peek })
+                ask(&Request { subject, cost: *cost, peek, id })
+            }
+        }
+    }
+}
+
+impl<'a> Asked<'a> {
+    fn of(fields: Fields<Text<'a>>) -> Result<Asked<'a>, Problem> {
+        let by_policy = fields.policy.is_some() || fields.key.is_some() || fields.tier.is_some();
+        let by_domain = fields.domain.is_some() || fields.descriptors.is_some();
+        match (by_policy || fields.cost.is_some(), by_domain || fields.hits_addend.is_some()) {
+            (true, true) => Err(Problem::bad_request(format!(
+                "`policy`, `key`, `cost` and `tier` do not go with `domain`, `descriptors` and `hits_addend`: {HOW_TO_ASK}"
+            ))),
+            (false, false) => {
+                Err(Problem::bad_request(format!("there is no question in the body: {HOW_TO_ASK}")))
+            }
+            (true, false) => {
+                let policy = required(fields.policy, "policy", "the name of a policy")?;
+                let key = required(fields.key, "key", "whom to count, such as a user or an address")?;
+                let cost = fields.cost.map_or(1, |cost| cost.0);
+                Ok(Asked::Policy { policy, key, tier: fields.tier, cost })
+            }
+            (false, true) => {
+                let domain = required(fields.domain, "domain", "the domain of the rules")?;
+                let example = r#"a list such as [{"entries": [{"key": "...", "value": "..."}]}]"#;
+                let descriptors = required(fields.descriptors, "descriptors", example)?.0;
+                // As with Envoy, nothing and zero both mean one.
+                let cost = fields.hits_addend.map_or(1, |addend| addend.0.max(1));
+                Ok(Asked::Descriptors { domain, descriptors, cost })
             }
         }
     }
@@ -205,15 +233,38 @@ pub(super) fn read_lease(body: &[u8]) -> Result<Option<Cow<'_, str>>, Problem> {
     Ok(fields.lease.map(|lease| lease.0))
 }
 
+/// A body of `/v1/settle`.
+pub(super) struct Settle {
+    pub(super) reservation: Reservation,
+    /// The real cost.
+    pub(super) cost: u64,
+    /// The id by which it can be repeated.
+    id: Option<String>,
+}
+
+impl Settle {
+    pub(super) fn id(&self) -> Option<RequestId<'_>> {
+        self.id.as_deref().and_then(|id| RequestId::new(id).ok())
+    }
+}
+
 /// The reservation in a body of `/v1/settle`, and its real cost.
-pub(super) fn read_settle(body: &[u8]) -> Result<(Reservation, u64), Problem> {
+pub(super) fn read_settle(body: &[u8]) -> Result<Settle, Problem> {
     let how = r#"send {"reservation": "...", "cost": 123} with the `reservation` that /v1/reserve gave"#;
     let fields = read::<SettleFields<Text<'_>>, SettleFields<String>>(body, how)?;
     let reservation = required(fields.reservation, "reservation", "the one that /v1/reserve gave")?;
     let cost = required(fields.cost, "cost", "the real cost; 0 gives all back")?;
     let reservation = reservation.parse::<Reservation>();
     let reservation = reservation.map_err(|error| Problem::bad_request(format!("`reservation`: {error}")))?;
-    Ok((reservation, cost.0))
+    if let Some(id) = &fields.request_id {
+        read_id(id)?;
+    }
+    let id = fields.request_id.map(|id| id.0.into_owned());
+    Ok(Settle { reservation, cost: cost.0, id })
+}
+
+fn read_id(id: &str) -> Result<RequestId<'_>, Problem> {
+    RequestId::new(id).map_err(|error| Problem::bad_request(format!("`request_id`: {error}")))
 }
 
 fn required<T>(field: Option<T>, name: &str, what: &str) -> Result<T, Problem> {

@@ -186,6 +186,9 @@ impl Connection {
                 Err(Unusual) => return Found::Unusual,
             };
             let Ok(question) = Question::read(&self.input[body..end]) else { return Found::Unusual };
+            if question.has_id() {
+                return Found::Unusual;
+            }
             self.last_answer = self.output.len();
             match question.ask(false, |request| gate.decide(request, Protocol::Http)) {
                 Ok(verdict) => put_answer(&mut self.output, &mut self.date, &verdict),

@@ -117,7 +117,7 @@ fn answer_unusual<'a>(
     super::check_bounds(gate, sent)?;
     let message = RateLimitRequest::decode(sent).map_err(|error| Status::internal(error.to_string()))?;
     // Nothing has to be waited for: where something may, no question comes this way.
-    let (verdict, _) = super::begin((gate, scope), &message, Protocol::Rls)?.conclude(&[]);
+    let (verdict, _) = super::begin((gate, scope), (&message, None), Protocol::Rls)?.conclude(&[]);
     let mut response = super::respond(gate, &message, &verdict);
     if !verdict.allowed() {
         encode::tell_denied(&mut response, &verdict);

@@ -31,7 +31,7 @@ pub(super) fn with_request<R>(
         rest = after;
     }
     let subject = Subject::Descriptors { domain: &message.domain, descriptors: &descriptors };
-    Ok(ask(&Request { subject, cost: cost(message.hits_addend), peek: false }))
+    Ok(ask(&Request { subject, cost: cost(message.hits_addend), peek: false, id: None }))
 }
 
 /// What a message costs. Zero and absent look the same on the wire, and mean one.

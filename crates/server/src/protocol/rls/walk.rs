@@ -84,7 +84,7 @@ impl Room {
             let (descriptors, after) = rest.split_at(question.parts_end - parts_start);
             (rest, parts_start) = (after, question.parts_end);
             let subject = Subject::Descriptors { domain: question.domain, descriptors };
-            requests.push(Request { subject, cost: cost(question.hits_addend), peek: false });
+            requests.push(Request { subject, cost: cost(question.hits_addend), peek: false, id: None });
         }
         answer(&requests);
         self.requests = emptied(requests);

@@ -3,10 +3,12 @@
 use tollgate_core::{Outcome, SettleChange, SettleOnce, Span, Time};
 
 use super::{Errand, Purses, lock};
-use crate::authority::{Act, Directed, Failure, Grant};
+use crate::authority::{Act, Directed, Failure, Grant, OnceAct};
 
 /// They are retried for so long: an authority may be away for minutes.
 const RETRIED_FOR: Span = Span::from_ticks(600_000_000_000);
+/// What has the id of a request is retried for a minute less than the authority remembers the id: the last retry must find it.
+const ONCE_RETRIED_FOR: Span = Span::from_ticks(540_000_000_000);
 
 /// Numbers about settlements and bookings that were not confirmed when their caller was answered, one for each limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,8 +28,8 @@ pub struct UnconfirmedStats {
 }
 
 impl Purses {
-    /// Keeps an [`Act::Settle`] that the authority has not confirmed, to be retried for ten minutes, which is safe because it counts once. False if there
-    /// is no room: then nothing is kept.
+    /// Keeps an [`Act::Settle`] or [`Act::Once`] that the authority has not confirmed, to be retried for about ten minutes, which is safe because it
+    /// counts once. False if there is no room: then nothing is kept.
     pub fn keep_unconfirmed(&self, question: Directed, now: Time) -> bool {
         let mut unconfirmed = lock(&self.unconfirmed);
         if unconfirmed.waiting >= self.settings.errands_max as u64 {
@@ -36,7 +38,8 @@ impl Purses {
         unconfirmed.waiting += 1;
         unconfirmed.kept += 1;
         drop(unconfirmed);
-        let until = Some(now.plus(RETRIED_FOR));
+        let is_once = matches!(question.0.act, Act::Once(..));
+        let until = Some(now.plus(if is_once { ONCE_RETRIED_FOR } else { RETRIED_FOR }));
         let errand = Errand { purse: question.0.key.low_half(), question, until, is_unconfirmed: true };
         self.run(errand);
         true
@@ -58,6 +61,8 @@ impl Purses {
             (Err(_), Act::Settle(SettleOnce { change: SettleChange::Return(units), .. })) => {
                 unconfirmed.lose(0, units);
             }
+            (Err(_), Act::Once(_, OnceAct::Book(cost))) => unconfirmed.lose(cost.units(), 0),
+            (Err(_), Act::Once(_, OnceAct::GiveBack { units, .. })) => unconfirmed.lose(0, units),
             (Err(_), _) => unconfirmed.lose(0, 0),
         }
     }

@@ -19,8 +19,13 @@ fn limit_answer(granted: Result<Grant, Failure>) -> serde_json::Value {
 fn tells_when_the_shared_count_decided() {
     let decision = Decision { outcome: Outcome::ALLOWED, limit: 5, remaining: 4, reset_after: None };
     let check = |at_us: u64, expected: &str| {
-        let answer =
-            limit_answer(Ok(Grant { decision, at: Time::from_ticks(at_us), holder: None, leased: 0 }));
+        let answer = limit_answer(Ok(Grant {
+            decision,
+            at: Time::from_ticks(at_us),
+            holder: None,
+            leased: 0,
+            is_repeated: false,
+        }));
         assert_eq!(
             (&answer["decided_by"], answer["decided_at"].to_string().as_str()),
             (&"authority".into(), expected)

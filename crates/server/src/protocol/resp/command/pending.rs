@@ -152,6 +152,6 @@ impl Check {
         let names = |range: &Range<usize>| text.names.get(range.clone()).unwrap_or_default();
         let key = text.keys.get(key.clone()).unwrap_or_default();
         let subject = Subject::Policy { name: names(name), key, tier: tier.as_ref().map(names) };
-        Request { subject, cost: *cost, peek: false }
+        Request { subject, cost: *cost, peek: false, id: None }
     }
 }

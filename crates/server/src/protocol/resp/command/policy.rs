@@ -143,7 +143,7 @@ fn request(arguments: Arguments<'_>) -> Result<Request<'_>, BadCall> {
         None => 1,
     };
     let tier = tier_at.map(|index| text(arguments, index, "tier")).transpose()?;
-    Ok(Request { subject: Subject::Policy { name, key, tier }, cost, peek: false })
+    Ok(Request { subject: Subject::Policy { name, key, tier }, cost, peek: false, id: None })
 }
 
 fn text<'a>(arguments: Arguments<'a>, index: usize, what: &'static str) -> Result<&'a str, BadCall> {

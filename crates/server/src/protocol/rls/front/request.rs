@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use tollgate_http2::hpack::{Fields, put_field};
 
-use super::super::SHOULD_RATE_LIMIT;
+use super::super::{REQUEST_ID, SHOULD_RATE_LIMIT};
 use crate::access::{self, Remembered, Scope};
 use crate::gate::Gate;
 use crate::metrics::Protocol;
@@ -42,6 +42,7 @@ pub(super) struct Request<'a> {
     timeout: Option<&'a [u8]>,
     authorization: Option<&'a [u8]>,
     own_token: Option<&'a [u8]>,
+    request_id: Option<&'a [u8]>,
 }
 
 impl<'a> Request<'a> {
@@ -94,6 +95,7 @@ impl<'a> Request<'a> {
                 &mut self.content_length
             }
             _ if is_of_connection(name) => return Err(Malformed),
+            _ if name == REQUEST_ID.as_bytes() => &mut self.request_id,
             _ if name == access::TOKEN_FIELD.as_str().as_bytes() => &mut self.own_token,
             _ => return Ok(()),
         };
@@ -136,7 +138,8 @@ impl<'a> Request<'a> {
             && self.content_type.is_some_and(|told| told.starts_with(CONTENT_TYPE))
             && self.encoding.is_none_or(|told| told == b"identity")
             && self.content_length.is_none()
-            && self.host.is_none();
+            && self.host.is_none()
+            && self.request_id.is_none();
         if !is_usual {
             return None;
         }
@@ -153,7 +156,7 @@ impl<'a> Request<'a> {
     /// Writes the fields that something behind reads.
     pub(super) fn put(&self, out: &mut Vec<u8>) {
         let token_field = access::TOKEN_FIELD;
-        let fields: [(&[u8], Option<&[u8]>); 12] = [
+        let fields: [(&[u8], Option<&[u8]>); 13] = [
             (b":method", self.method),
             (b":scheme", self.scheme),
             (b":path", self.path),
@@ -166,6 +169,7 @@ impl<'a> Request<'a> {
             (b"grpc-timeout", self.timeout),
             (token_field.as_str().as_bytes(), self.own_token),
             (b"authorization", self.authorization),
+            (REQUEST_ID.as_bytes(), self.request_id),
         ];
         for (name, value) in fields {
             if let Some(value) = value {
