@@ -12,6 +12,7 @@ const RULES: &str = "
 policies:
   durable: {requests: 20, calendar: day, durable: true, local_fraction: 0}
   local: {requests: 20, calendar: day, consistency: local}
+  blocks: {requests: 100000, calendar: day, durable: true}
 ";
 const SHARED: &str = "
 policies:
@@ -63,6 +64,12 @@ fn a_jump_that_postgres_shows_too_is_followed_at_once_and_back() {
     follows_to_the_next_day_and_back(&server, &wall_time, &["durable", "local"]);
     assert!(began.elapsed() < AT_ONCE, "followed after {:?}", began.elapsed());
     assert_eq!(check(&server, "durable").0, 429, "the count of the right day is there again");
+    let leased = "ratelimit_shared_decisions_total{decided_by=\"lease\"}";
+    let before = server.metric(leased);
+    until("blocks are leased again", || {
+        (0..20).for_each(|_| assert_eq!(check(&server, "blocks").0, 200));
+        (server.metric(leased) > before).then_some(())
+    });
 }
 
 #[test]
