@@ -4,9 +4,10 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::json;
+use tollgate::Clock;
 use tollgate_testkit::real::Tollgate;
 
 use crate::launch;
@@ -43,9 +44,11 @@ impl Drop for Locked {
 
 fn change(server: &Tollgate, tenant: &str) -> (u16, String, Duration) {
     let (path, body) = (format!("/admin/v1/quotas/{tenant}"), json!({ "tier": "gold" }));
-    let asked_at = Instant::now();
+    let clock = Clock::new();
+    let asked_at = clock.steady();
     let reply = server.ask_admin("PUT", &path, Some(&body));
-    (reply.status, reply.body, asked_at.elapsed())
+    let waited = clock.steady().since(asked_at);
+    (reply.status, reply.body, Duration::from_nanos(waited.ticks()))
 }
 
 #[test]
