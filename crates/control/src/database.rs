@@ -136,7 +136,8 @@ impl Database {
     ) -> Result<oneshot::Receiver<Result<Changed, ChangeError>>, ChangeError> {
         change.check()?;
         let (answer, answered) = oneshot::channel();
-        let queued = Queued { asked: Asked { change, now_ms }, answer };
+        let asked_at = self.driver.asked_now();
+        let queued = Queued { asked: Asked { change, now_ms }, asked_at, answer };
         self.changes.send(queued).await.map_err(|_| writer_ended())?;
         Ok(answered)
     }

@@ -14,6 +14,8 @@ use std::future::Future;
 pub(crate) use postgres::{Access as PostgresAccess, Postgres};
 pub(crate) use sqlite::{Durability, Sqlite};
 
+use tollgate_core::Time;
+
 use crate::document::Version;
 use crate::error::DatabaseError;
 
@@ -86,10 +88,30 @@ impl Driver {
         matches!(self, Driver::Sqlite(_))
     }
 
+    /// The moment at which something is asked for, for [`Driver::write_since`]. PostgreSQL has time limits of its own.
+    pub(crate) fn asked_now(&self) -> Option<Time> {
+        match self {
+            Driver::Sqlite(sqlite) => Some(sqlite.now()),
+            Driver::Postgres(_) => None,
+        }
+    }
+
     /// Does it in one transaction, alone or as if it were.
     pub(crate) async fn write<W: Work>(&self, work: W) -> Result<W::Out, WriteError<W::Out>> {
+        self.write_since(self.asked_now(), work).await
+    }
+
+    /// The same for what was asked for before, and has waited here: a file that others keep is waited for from then on.
+    pub(crate) async fn write_since<W: Work>(
+        &self,
+        asked_at: Option<Time>,
+        work: W,
+    ) -> Result<W::Out, WriteError<W::Out>> {
         match self {
-            Driver::Sqlite(sqlite) => sqlite.write(work).await.map_err(WriteError::Failed),
+            Driver::Sqlite(sqlite) => {
+                let asked_at = asked_at.unwrap_or_else(|| sqlite.now());
+                sqlite.write_since(asked_at, work).await.map_err(WriteError::Failed)
+            }
             Driver::Postgres(postgres) => postgres.write(&work).await,
         }
     }
@@ -129,7 +151,7 @@ impl Driver {
     pub(crate) async fn execute(&self, sql: &str, values: &[Value<'_>]) -> Result<(), DatabaseError> {
         let work = Statement::new(sql, values);
         match self {
-            Driver::Sqlite(sqlite) => sqlite.write(work).await.map(drop),
+            Driver::Sqlite(sqlite) => sqlite.write_since(sqlite.now(), work).await.map(drop),
             Driver::Postgres(postgres) => postgres.single(&work).await.map(drop),
         }
     }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{sleep, timeout};
+use tollgate_core::Time;
 
 use crate::audit::{self, AuditRow};
 use crate::batch::{Asked, Known, Place, Plan, RepeatPlace, Repeated, plan};
@@ -33,6 +34,8 @@ const SWEEP_INTERVAL_MS: i64 = 10 * 60 * 1_000;
 /// A change that somebody waits for.
 pub(crate) struct Queued {
     pub(crate) asked: Asked,
+    /// Since when it waits, if the database is a file.
+    pub(crate) asked_at: Option<Time>,
     pub(crate) answer: oneshot::Sender<Result<Changed, ChangeError>>,
 }
 
@@ -43,12 +46,14 @@ pub(crate) async fn write_all(driver: Arc<Driver>, mut queue: mpsc::Receiver<Que
     while queue.recv_many(&mut queued, BATCH_CHANGES_MAX).await > 0 {
         while !queued.is_empty() {
             let batch: Vec<Queued> = queued.drain(..batch_len(&queued)).collect();
+            // That of the first, which has waited longest.
+            let asked_at = batch.first().and_then(|queued| queued.asked_at);
             let (asked, answers): (Vec<Asked>, Vec<_>) =
                 batch.into_iter().map(|queued| (queued.asked, queued.answer)).unzip();
             let now_ms = asked.first().map_or(0, |asked| asked.now_ms);
             let sweep = (now_ms.saturating_sub(swept_at_ms) >= SWEEP_INTERVAL_MS).then_some(now_ms);
             swept_at_ms = sweep.unwrap_or(swept_at_ms);
-            for (answer, outcome) in answers.into_iter().zip(make(&driver, asked, sweep).await) {
+            for (answer, outcome) in answers.into_iter().zip(make(&driver, (asked, asked_at), sweep).await) {
                 // Whoever has gone does not need to know.
                 let _ = answer.send(outcome);
             }
@@ -67,14 +72,18 @@ fn batch_len(queued: &[Queued]) -> usize {
 }
 
 /// Makes them together. If the database has something against that, each alone: only one of them may be too much for it.
-async fn make(driver: &Driver, asked: Vec<Asked>, sweep: Option<i64>) -> Vec<Result<Changed, ChangeError>> {
+async fn make(
+    driver: &Driver,
+    (asked, asked_at): (Vec<Asked>, Option<Time>),
+    sweep: Option<i64>,
+) -> Vec<Result<Changed, ChangeError>> {
     let asked: Arc<[Asked]> = asked.into();
-    match commit(driver, &asked, sweep).await {
+    match commit(driver, (&asked, asked_at), sweep).await {
         Ok(outcomes) => outcomes,
         Err(ChangeError::Full(_) | ChangeError::Other(_)) if asked.len() > 1 => {
             let mut outcomes = Vec::with_capacity(asked.len());
             for asked in &*asked {
-                let alone = commit(driver, &[asked.clone()].into(), None).await;
+                let alone = commit(driver, (&[asked.clone()].into(), asked_at), None).await;
                 outcomes.extend(alone.unwrap_or_else(|error| vec![Err(error)]));
             }
             outcomes
@@ -85,7 +94,11 @@ async fn make(driver: &Driver, asked: Vec<Asked>, sweep: Option<i64>) -> Vec<Res
 
 type Outcomes = Vec<Result<Changed, ChangeError>>;
 
-async fn commit(driver: &Driver, asked: &Arc<[Asked]>, sweep: Option<i64>) -> Result<Outcomes, ChangeError> {
+async fn commit(
+    driver: &Driver,
+    asked: (&Arc<[Asked]>, Option<Time>),
+    sweep: Option<i64>,
+) -> Result<Outcomes, ChangeError> {
     let first = attempt(driver, asked, sweep).await?;
     match first {
         Some(outcomes) => Ok(outcomes),
@@ -99,10 +112,10 @@ async fn commit(driver: &Driver, asked: &Arc<[Asked]>, sweep: Option<i64>) -> Re
 /// None if it was lost on the way and is known not to have been made.
 async fn attempt(
     driver: &Driver,
-    asked: &Arc<[Asked]>,
+    (asked, asked_at): (&Arc<[Asked]>, Option<Time>),
     sweep: Option<i64>,
 ) -> Result<Option<Outcomes>, ChangeError> {
-    match driver.write(Batch { asked: Arc::clone(asked), sweep }).await {
+    match driver.write_since(asked_at, Batch { asked: Arc::clone(asked), sweep }).await {
         Ok((outcomes, _)) => Ok(Some(outcomes)),
         Err(WriteError::Failed(error)) => Err(error.into()),
         Err(WriteError::Unsure(outcomes_and_head, error)) => {

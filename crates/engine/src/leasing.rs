@@ -107,6 +107,21 @@ impl Engine {
         self.purses(keeper).is_none_or(|purses| purses.close(now))
     }
 
+    /// Leases again after [`Engine::close_leases`]: the clock has jumped, and this process goes on.
+    pub fn reopen_leases(&self, keeper: Keeper) {
+        if let Some(purses) = self.purses(keeper) {
+            purses.reopen();
+        }
+    }
+
+    /// Has blocks be small for the first minutes: the process before this one has ended without returning
+    /// its blocks, and this one may do the same.
+    pub fn lease_cautiously(&self, keeper: Keeper, now: Time) {
+        if let Some(purses) = self.purses(keeper) {
+            purses.begin_cautiously(now);
+        }
+    }
+
     /// Numbers about leases, for metrics.
     pub fn lease_stats(&self, keeper: Keeper, now: Time) -> LeaseStats {
         self.purses(keeper).map(|purses| purses.stats(now)).unwrap_or_default()

@@ -19,6 +19,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwapOption;
 use thiserror::Error;
 use tokio::sync::Notify;
+use tollgate::Keeper;
 use tollgate_control::{
     Action, Change, ChangeError, Changed, Database, DatabaseAddress, DatabaseError, DatabaseSettings,
     DurableAuthority, DurableSettings, Head, Kind, Replica, Version, Who,
@@ -36,6 +37,8 @@ use crate::seldom::Seldom;
 const STEPS_MAX: usize = 1_000;
 /// The most questions about durable counts that wait for the database.
 const DURABLE_QUEUE_MAX: usize = 16_384;
+/// A process that was last heard of within this time and has crashed may be one of several.
+const CRASH_LOOP_MS: i64 = 10 * 60 * 1_000;
 const NS_PER_MS: u64 = 1_000_000;
 
 /// Why a change was not made.
@@ -198,7 +201,7 @@ impl Control {
         } else {
             self.load(&database, turn).await?;
         }
-        self.keep_counts(&database);
+        self.keep_counts(&database).await;
         self.database.store(Some(Arc::new(database)));
         Ok(())
     }
@@ -226,14 +229,36 @@ impl Control {
     }
 
     /// Has durable counts kept in the database.
-    fn keep_counts(&self, database: &Database) {
+    async fn keep_counts(&self, database: &Database) {
         let Some(durable) = self.gate.durable() else { return };
+        self.look_for_crash(database).await;
+        // Before it has any block in hand: whatever happens to it then, the next process learns of it.
+        self.beat(database).await;
         let (node, seed) = (self.node.id().to_owned(), self.node.number());
         let owed_folder = self.owed_folder.clone();
         let settings = DurableSettings { node, queue_max: DURABLE_QUEUE_MAX, seed, owed_folder };
         durable.reach(DurableAuthority::start(database, Arc::clone(self.gate.clock()), settings));
         // Until the first count of nodes. Each may have no more than its part, but nothing is admitted beyond a limit however many they are.
         self.gate.engine().set_database_nodes(1);
+    }
+
+    /// A process that is killed loses the blocks that it has in hand. If the process before this one was, this one has small blocks at first: a
+    /// crash loop would burn a whole block of each busy quota with every crash.
+    async fn look_for_crash(&self, database: &Database) {
+        let now_ms = now_ms(&self.gate);
+        // An error is no reason to wait: whatever is wrong, those who ask next are told.
+        let nodes = database.nodes(now_ms).await.unwrap_or_default();
+        let crashed: Vec<_> = nodes.iter().filter(|node| self.node.has_crashed(node)).collect();
+        let is_loop = crashed.iter().any(|node| now_ms.saturating_sub(node.seen_at_ms) <= CRASH_LOOP_MS);
+        for node in &crashed {
+            let _ = database.leave(&node.node).await;
+        }
+        if is_loop {
+            tracing::warn!(
+                "the last run of this server did not end cleanly: blocks of durable quotas are small at first"
+            );
+            self.gate.engine().lease_cautiously(Keeper::Database, self.gate.now());
+        }
     }
 
     /// Applies all that the database has and this node has not.

@@ -148,7 +148,7 @@ impl Default for Settings {
             insecure_listen: false,
             drain_delay: Duration::ZERO,
             drain_timeout: Duration::from_secs(10),
-            clock_jump_delay: Duration::from_secs(60),
+            clock_jump_delay: Duration::from_mins(1),
             log_level: "info".to_owned(),
             log_format: LogFormat::Text,
         }

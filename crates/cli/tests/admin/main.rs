@@ -8,6 +8,7 @@ mod conditions;
 mod fleet;
 mod full;
 mod keys;
+mod locked;
 mod policies;
 mod quotas;
 mod schemathesis;

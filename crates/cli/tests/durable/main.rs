@@ -1,6 +1,7 @@
 //! Durable quotas, end to end: what is counted survives servers that are killed and databases that go away, and nothing is admitted beyond it.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod crash_loop;
 mod history;
 mod outages;
 mod owed;

@@ -47,7 +47,7 @@ fn ask_until_closed(address: SocketAddr, started: &Barrier) -> Asked {
                     (asked.answered, asked.has_part) = (lines / LINES_PER_REPLY, lines % LINES_PER_REPLY > 0);
                     return asked;
                 }
-                Ok(length) => lines += place[..length].iter().filter(|byte| **byte == b'\n').count(),
+                Ok(length) => lines += place[..length].split(|byte| *byte == b'\n').count() - 1,
                 Err(error) => {
                     asked.error = Some(error.kind());
                     asked.answered = lines / LINES_PER_REPLY;

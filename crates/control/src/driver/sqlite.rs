@@ -3,6 +3,7 @@
 //! One connection writes, on a thread of its own; another reads, on another, so that a long write keeps nobody from reading. Whoever reads everything gets a
 //! connection and a thread for that. The file is in WAL mode, and a commit is on the disk when it comes back.
 
+use std::cell::RefCell;
 use std::fs::OpenOptions;
 use std::future::Future;
 use std::io::ErrorKind;
@@ -17,6 +18,8 @@ use std::time::Duration;
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{Connection, ErrorCode, OpenFlags, ToSql, ffi, params_from_iter};
 use tokio::sync::{Semaphore, mpsc, oneshot};
+use tollgate_core::{Span, Time};
+use tollgate_store::Clock;
 
 use super::{Cell, Row, Session, Value, Work};
 use crate::error::DatabaseError;
@@ -25,8 +28,10 @@ use crate::error::DatabaseError;
 const JOBS_MAX: usize = 256;
 /// So many read everything at the same time.
 const SNAPSHOTS_MAX: usize = 2;
-/// So long others, who may be other processes, are waited for,
-const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+/// So long others, who may be other processes, are waited for, from the moment at which something was asked for: what stands before it in a queue waits for
+/// them too,
+const BUSY_TIMEOUT_S: u64 = 5;
+const BUSY_TIMEOUT: Span = Span::from_ticks(BUSY_TIMEOUT_S * 1_000_000_000);
 /// and so long at a time, not always the same. Nobody is told that a file is free, and whoever writes much leaves it so only for a moment: who looks
 /// seldom, as SQLite does by itself, finds it taken again and again.
 const BUSY_INTERVALS_MS: [u64; 3] = [1, 2, 3];
@@ -34,6 +39,11 @@ const BUSY_INTERVALS_MS: [u64; 3] = [1, 2, 3];
 const STATEMENTS_MAX: usize = 128;
 
 type Job = Box<dyn FnOnce(&mut Connection) + Send>;
+
+thread_local! {
+    /// The clock by which a thread waits for others, and since when what it does was asked for. SQLite hands its handler nothing of that.
+    static WAITING: RefCell<Option<(Arc<Clock>, Time)>> = const { RefCell::new(None) };
+}
 
 /// What is true of a commit that came back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +57,7 @@ pub(crate) enum Durability {
 /// A file.
 pub(crate) struct Sqlite {
     path: PathBuf,
+    clock: Arc<Clock>,
     writer: mpsc::Sender<Job>,
     reader: mpsc::Sender<Job>,
     snapshots: Semaphore,
@@ -55,42 +66,61 @@ pub(crate) struct Sqlite {
 impl Sqlite {
     /// Opens a file, or makes one that only its owner may read.
     pub(crate) async fn open(path: &Path, durability: Durability) -> Result<Sqlite, DatabaseError> {
+        let (own, clock) = (path.to_owned(), Arc::new(Clock::new()));
+        let writer = spawn("tollgate-sql-write", &clock, move || open_writer(&own, durability)).await?;
         let own = path.to_owned();
-        let writer = spawn("tollgate-sql-write", move || open_writer(&own, durability)).await?;
-        let own = path.to_owned();
-        let reader = spawn("tollgate-sql-read", move || open_reader(&own)).await?;
-        Ok(Sqlite { path: path.to_owned(), writer, reader, snapshots: Semaphore::new(SNAPSHOTS_MAX) })
+        let reader = spawn("tollgate-sql-read", &clock, move || open_reader(&own)).await?;
+        let snapshots = Semaphore::new(SNAPSHOTS_MAX);
+        Ok(Sqlite { path: path.to_owned(), clock, writer, reader, snapshots })
     }
 
-    pub(crate) async fn write<W: Work>(&self, work: W) -> Result<W::Out, DatabaseError> {
-        ask(&self.writer, move |connection| transact(connection, "BEGIN IMMEDIATE", &work)).await
+    /// This moment, for [`Sqlite::write_since`].
+    pub(crate) fn now(&self) -> Time {
+        self.clock.steady()
+    }
+
+    /// Writes what was asked for at that moment: others are waited for [`BUSY_TIMEOUT`] from then on.
+    pub(crate) async fn write_since<W: Work>(
+        &self,
+        asked_at: Time,
+        work: W,
+    ) -> Result<W::Out, DatabaseError> {
+        let write = move |connection: &mut Connection| transact(connection, "BEGIN IMMEDIATE", &work);
+        ask(&self.writer, asked_at, write).await
     }
 
     pub(crate) async fn read<W: Work>(&self, work: W) -> Result<W::Out, DatabaseError> {
-        ask(&self.reader, move |connection| block_on(work.run(&mut Session::Sqlite(connection)))).await
+        let read = move |connection: &mut Connection| block_on(work.run(&mut Session::Sqlite(connection)));
+        ask(&self.reader, self.now(), read).await
     }
 
     pub(crate) async fn snapshot<W: Work>(&self, work: W) -> Result<W::Out, DatabaseError> {
         let _permit = self.snapshots.acquire().await.map_err(|_| thread_ended())?;
         let path = self.path.clone();
-        let snapshot = spawn("tollgate-sql-all", move || open_reader(&path)).await?;
-        ask(&snapshot, move |connection| transact(connection, "BEGIN", &work)).await
+        let snapshot = spawn("tollgate-sql-all", &self.clock, move || open_reader(&path)).await?;
+        ask(&snapshot, self.now(), move |connection| transact(connection, "BEGIN", &work)).await
     }
 }
 
 /// A thread with a connection, which ends when nobody can bring it jobs any more.
 async fn spawn(
     name: &str,
+    clock: &Arc<Clock>,
     open: impl FnOnce() -> Result<Connection, DatabaseError> + Send + 'static,
 ) -> Result<mpsc::Sender<Job>, DatabaseError> {
     let (sender, mut jobs) = mpsc::channel::<Job>(JOBS_MAX);
     let (told, opened) = oneshot::channel();
-    let run = move || match open() {
-        Err(error) => drop(told.send(Err(error))),
-        Ok(mut connection) => {
-            let _ = told.send(Ok(()));
-            while let Some(job) = jobs.blocking_recv() {
-                job(&mut connection);
+    let clock = Arc::clone(clock);
+    let run = move || {
+        let now = clock.steady();
+        WAITING.set(Some((clock, now)));
+        match open() {
+            Err(error) => drop(told.send(Err(error))),
+            Ok(mut connection) => {
+                let _ = told.send(Ok(()));
+                while let Some(job) = jobs.blocking_recv() {
+                    job(&mut connection);
+                }
             }
         }
     };
@@ -102,10 +132,18 @@ async fn spawn(
 
 async fn ask<Out: Send + 'static>(
     thread: &mpsc::Sender<Job>,
+    asked_at: Time,
     job: impl FnOnce(&mut Connection) -> Result<Out, DatabaseError> + Send + 'static,
 ) -> Result<Out, DatabaseError> {
     let (told, answer) = oneshot::channel();
-    let job: Job = Box::new(move |connection| drop(told.send(job(connection))));
+    let job: Job = Box::new(move |connection| {
+        WAITING.with_borrow_mut(|waiting| {
+            if let Some((_, since)) = waiting {
+                *since = asked_at;
+            }
+        });
+        drop(told.send(job(connection)));
+    });
     thread.send(job).await.map_err(|_| thread_ended())?;
     answer.await.map_err(|_| thread_ended())?
 }
@@ -195,14 +233,15 @@ fn open(path: &Path) -> Result<Connection, DatabaseError> {
     })
 }
 
-/// Waits a moment for whoever has the file, after so many times. Not if that was long enough.
+/// Waits a moment for the process that has the file, after so many times. Not if that was long enough, by the clock: a moment takes much longer than it
+/// should where the machine is busy.
 fn wait_for_others(times: i32) -> bool {
-    let round = BUSY_INTERVALS_MS.len();
-    let times = usize::try_from(times).unwrap_or(usize::MAX);
-    let waited_ms = BUSY_INTERVALS_MS.iter().sum::<u64>().saturating_mul((times / round) as u64);
-    let is_to_wait = u128::from(waited_ms) < BUSY_TIMEOUT.as_millis();
+    let is_to_wait = WAITING.with_borrow(|waiting| {
+        waiting.as_ref().is_some_and(|(clock, since)| clock.steady().since(*since) < BUSY_TIMEOUT)
+    });
     if is_to_wait {
-        thread::sleep(Duration::from_millis(BUSY_INTERVALS_MS[times % round]));
+        let times = usize::try_from(times).unwrap_or(usize::MAX);
+        thread::sleep(Duration::from_millis(BUSY_INTERVALS_MS[times % BUSY_INTERVALS_MS.len()]));
     }
     is_to_wait
 }
@@ -257,7 +296,7 @@ pub(super) fn error_of(error: &rusqlite::Error) -> DatabaseError {
         ErrorCode::SystemIoFailure => DatabaseError::Away(format!("the disk of its file fails: {text}")),
         ErrorCode::ReadOnly => DatabaseError::ReadOnly(format!("its file cannot be written: {text}")),
         ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => {
-            DatabaseError::Locked(format!("others have kept its file for {} s", BUSY_TIMEOUT.as_secs()))
+            DatabaseError::Locked(format!("others have kept its file for {BUSY_TIMEOUT_S} s"))
         }
         ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => DatabaseError::Corrupt(text),
         ErrorCode::CannotOpen => DatabaseError::Settings(format!("its file cannot be opened: {text}")),

@@ -120,7 +120,8 @@ impl Control {
         Ok(())
     }
 
-    async fn beat(&self, database: &Database) {
+    /// Tells that this node is there.
+    pub(super) async fn beat(&self, database: &Database) {
         let gate = Arc::clone(&self.gate);
         // Whoever puts other rules in force may keep us waiting.
         let Ok(rules) = aside(move || gate.rules_fingerprint()).await else { return };

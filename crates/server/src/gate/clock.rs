@@ -21,6 +21,9 @@ impl Gate {
             ),
             ClockEvent::CameBack => tracing::warn!("wall time is back where it was: nothing was changed"),
             ClockEvent::Followed { by_ns } => {
+                for keeper in Keeper::ALL {
+                    self.engine.reopen_leases(keeper);
+                }
                 self.forget_denials();
                 tracing::warn!(
                     seconds = seconds(by_ns),
@@ -34,7 +37,7 @@ impl Gate {
         }
     }
 
-    /// Ends what has deadlines on the timeline that is about to jump: units in hand go back, and are leased anew.
+    /// Ends what has deadlines on the timeline that is about to jump: units in hand go back, and are leased anew after it.
     fn end_before_jump(&self) {
         for keeper in Keeper::ALL {
             self.engine.close_leases(keeper, self.clock.now());

@@ -195,6 +195,9 @@ impl Purse {
     /// Somebody wants units. Spends them if there are enough, or lends them: whoever has them is to say what became of them, by [`Purse::keep`] or
     /// [`Purse::put_back`].
     pub fn spend(&mut self, units: u64, is_lent: bool, now: Time) -> Option<Spent> {
+        if self.wanted_since == Time::default() {
+            self.wanted_since = now; // The first since it was closed.
+        }
         self.wanted = self.wanted.saturating_add(units);
         self.wanted_at = self.wanted_at.max(now);
         (self.units(now) >= units).then(|| self.take(units, is_lent, now))

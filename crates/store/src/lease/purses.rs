@@ -22,6 +22,11 @@ const RETRY_AFTER: Span = Span::from_ticks(500_000_000);
 /// Numbers of leases stay below this, so that every authority can tell them apart.
 const NUMBER_BITS: u32 = 53;
 
+/// After an unclean end, blocks are halved so often at first: to a sixteenth,
+const CAUTION_MAX: u32 = 4;
+/// and once less with every minute.
+const CAUTION_STEP: Span = Span::from_ticks(60_000_000_000);
+
 /// How much there may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PursesSettings {
@@ -137,6 +142,9 @@ pub struct Purses {
     /// Until when blocks are asked for, in ticks, and whether never again.
     leasing_until: AtomicU64,
     is_closed: AtomicBool,
+    /// Since when blocks are smaller than they may be, and how often they are halved.
+    cautious_since: AtomicU64,
+    caution: AtomicU32,
     granted_units: AtomicU64,
     returned_units: AtomicU64,
     dropped: AtomicU64,
@@ -166,6 +174,8 @@ impl Purses {
             nodes: AtomicU32::new(0),
             leasing_until: AtomicU64::new(u64::MAX),
             is_closed: AtomicBool::new(false),
+            cautious_since: AtomicU64::new(0),
+            caution: AtomicU32::new(0),
             granted_units: AtomicU64::new(0),
             returned_units: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
@@ -325,8 +335,28 @@ impl Purses {
         }
     }
 
+    /// Has blocks be small at first: a process that ends without returning its blocks loses them, and the
+    /// one before this has. They double with every [`CAUTION_STEP`].
+    pub fn begin_cautiously(&self, now: Time) {
+        self.cautious_since.store(now.ticks(), Ordering::Relaxed); // orders nothing else
+        self.caution.store(CAUTION_MAX, Ordering::Relaxed);
+    }
+
+    fn lessen_caution(&self, now: Time) {
+        if self.caution.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        let since = self.cautious_since.load(Ordering::Relaxed);
+        if now.ticks() < since {
+            return self.begin_cautiously(now); // The clock was set back.
+        }
+        let steps = u32::try_from((now.ticks() - since) / CAUTION_STEP.ticks()).unwrap_or(u32::MAX);
+        self.caution.store(CAUTION_MAX.saturating_sub(steps), Ordering::Relaxed);
+    }
+
     /// Looks after a part of the purses: what is not needed goes back, what is forgotten makes room. Meant to be called often.
     pub fn tend(&self, now: Time) {
+        self.lessen_caution(now);
         self.run_retries(now);
         let turn = self.tended.fetch_add(1, Ordering::Relaxed); // orders nothing else
         let mut stripe = lock(&self.stripes[turn % self.stripes.len()]);
@@ -353,6 +383,11 @@ impl Purses {
             }
         }
         true
+    }
+
+    /// Asks for blocks again after [`Purses::close`]: it was the clock that jumped, and this node goes on.
+    pub fn reopen(&self) {
+        self.is_closed.store(false, Ordering::Relaxed); // orders nothing else
     }
 
     /// Numbers about what is here, for metrics.
@@ -455,7 +490,9 @@ impl Purses {
     fn terms(&self, leased: &Leased) -> Terms {
         let nodes = u64::from(self.nodes.load(Ordering::Relaxed).max(1));
         let PursesSettings { life, ahead, .. } = self.settings;
-        Terms { life, units_max: (leased.budget / nodes).min(leased.node_max), ahead }
+        let units_max = (leased.budget / nodes).min(leased.node_max);
+        let cautious = units_max >> self.caution.load(Ordering::Relaxed);
+        Terms { life, units_max: cautious.max(units_max.min(1)), ahead }
     }
 
     fn number(&self) -> u64 {

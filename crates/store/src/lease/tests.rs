@@ -402,6 +402,50 @@ fn there_is_room_for_so_many_keys() {
     assert_eq!(node.purses.take_errands(10).len(), 2);
 }
 
+/// How many units a node asks for that wants many, at this moment.
+fn largest_block(node: &Node, now: Time) -> u64 {
+    for _ in 0..20 {
+        (0..1_000).for_each(|_| drop(node.spend(1, now)));
+        let Some((errand, units)) = node.asks() else { break };
+        node.grant(errand, units, u64::MAX, now);
+    }
+    node.purses.units(KEY, now).0
+}
+
+#[test]
+fn after_an_unclean_end_blocks_are_small_and_double_with_every_minute() {
+    let minute = 60 * SECOND;
+    for (minutes, part) in [(0, 16), (1, 8), (2, 4), (3, 2), (4, 1), (60, 1)] {
+        let node = Node::new(bucket(1_000, 100), 16_000);
+        node.purses.begin_cautiously(at(0));
+        let now = at(minutes * minute);
+        node.purses.tend(now);
+        let most = largest_block(&node, now);
+        assert!(most <= 16_000 / part && most > 16_000 / part / 4, "{most} after {minutes} minutes");
+    }
+}
+
+#[test]
+fn a_quota_of_a_few_units_is_leased_one_by_one_after_an_unclean_end() {
+    let node = Node::new(bucket(1_000, 100), 8);
+    node.purses.begin_cautiously(at(0));
+    node.spend(1, at(0));
+    node.spend(1, at(0));
+    assert_eq!(node.asks().map(|(_, units)| units), Some(1));
+}
+
+#[test]
+fn what_was_closed_for_a_jump_of_the_clock_asks_again_after_it() {
+    let node = Node::with_units(bucket(1_000, 100), 4, at(0));
+    assert!(node.purses.close(at(1)));
+    assert_eq!(node.purses.take_errands(10).len(), 1, "what is left goes back");
+    (0..3).for_each(|_| assert!(node.spend(1, at(2)).is_none()));
+    assert!(node.asks().is_none());
+    node.purses.reopen();
+    (0..3).for_each(|_| assert!(node.spend(1, at(3)).is_none()));
+    assert!(node.asks().is_some());
+}
+
 #[test]
 fn nothing_is_asked_for_before_anybody_says_how_many_there_are() {
     let Node { leased, .. } = Node::new(bucket(1_000, 100), 50);
