@@ -9,7 +9,7 @@ mod guard;
 mod hosts;
 mod rate;
 mod role;
-mod scrape;
+mod shared_rendering;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
@@ -18,13 +18,16 @@ mod token;
 pub(crate) mod v1;
 
 use std::collections::BTreeMap;
+use std::error::Error;
+use std::fmt;
 use std::sync::Arc;
 
+use axum::Router;
 use axum::extract::State;
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use axum::{Json, Router};
+use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE, VARY};
 use http::{HeaderMap, Method, StatusCode, Uri};
 use serde::Serialize;
@@ -36,12 +39,13 @@ pub use self::hosts::AdminHost;
 pub(crate) use self::hosts::Hosts;
 pub use self::rate::AdminRate;
 pub use self::role::Role;
-use self::scrape::Scrapes;
+use self::shared_rendering::SharedRendering;
 pub use self::token::{AdminToken, AdminTokenError, AdminTokenSource};
 pub(crate) use self::token::{Callers, LoadedCallers};
 pub(crate) use self::v1::Api;
 use self::v1::problem::Problem;
 use crate::gate::{Gate, SwitchTarget, SwitchedOff};
+use crate::metrics::classic;
 use crate::protocol::http::{health, wrong_method};
 use crate::rulebook::{Origin, Origins, domain_name, policy_name};
 
@@ -60,11 +64,12 @@ GET /admin/v1/openapi.json    what operators can change, with a token
 
 /// All routes of the admin listener.
 pub(crate) fn router(api: Api) -> Router {
-    let (api, scrapes) = (Arc::new(api), Arc::<Scrapes>::default());
+    let (api, metrics_pages) = (Arc::new(api), SharedRendering::default());
+    let config_pages = SharedRendering::default();
     let open = Router::new()
         .route("/", get(async || ABOUT))
-        .route("/metrics", get(async move |State(gate), fields| metrics(&scrapes, gate, &fields).await))
-        .route("/config", get(config))
+        .route("/metrics", get(async move |State(gate), fields| metrics(&metrics_pages, gate, &fields).await))
+        .route("/config", get(async move |State(gate)| config(&config_pages, gate).await))
         .merge(health())
         .with_state(Arc::clone(&api.gate));
     open.merge(v1::routes().with_state(Arc::clone(&api)))
@@ -88,14 +93,34 @@ async fn wrong_method_anywhere(uri: Uri, method: Method) -> Response {
     wrong_method(method).await
 }
 
-async fn metrics(scrapes: &Scrapes, gate: Arc<Gate>, fields: &HeaderMap) -> Response {
-    match scrapes.scrape(&gate).await {
-        Ok(rendered) if wants_openmetrics(fields) => {
-            ([(CONTENT_TYPE, OPENMETRICS), (VARY, "accept")], rendered.openmetrics).into_response()
+/// All numbers as text, in both formats that Prometheus reads.
+#[derive(Clone, Debug)]
+struct MetricsPage {
+    openmetrics: Bytes,
+    classic: Bytes,
+}
+
+async fn metrics(
+    pages: &SharedRendering<Result<MetricsPage, fmt::Error>>,
+    gate: Arc<Gate>,
+    fields: &HeaderMap,
+) -> Response {
+    let render = move || {
+        let text = gate.metrics_text()?;
+        Ok(MetricsPage { classic: classic(&text).into(), openmetrics: text.into() })
+    };
+    match pages.get(render).await {
+        Ok(Ok(page)) if wants_openmetrics(fields) => {
+            ([(CONTENT_TYPE, OPENMETRICS), (VARY, "accept")], page.openmetrics).into_response()
         }
-        Ok(rendered) => ([(CONTENT_TYPE, CLASSIC), (VARY, "accept")], rendered.classic).into_response(),
-        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("no metrics: {error}\n")).into_response(),
+        Ok(Ok(page)) => ([(CONTENT_TYPE, CLASSIC), (VARY, "accept")], page.classic).into_response(),
+        Ok(Err(error)) => unrendered("metrics", &error),
+        Err(error) => unrendered("metrics", &error),
     }
+}
+
+fn unrendered(what: &str, error: &dyn Error) -> Response {
+    (StatusCode::INTERNAL_SERVER_ERROR, format!("cannot render {what}: {error}\n")).into_response()
 }
 
 /// Whether whoever asks reads the newer format. Prometheus names both, and prefers it.
@@ -169,7 +194,16 @@ struct PolicyConfig<'a> {
     limits: usize,
 }
 
-async fn config(State(gate): State<Arc<Gate>>) -> Response {
+async fn config(pages: &SharedRendering<Result<Bytes, String>>, gate: Arc<Gate>) -> Response {
+    let render = move || config_text(&gate).map(Bytes::from).map_err(|error| error.to_string());
+    match pages.get(render).await {
+        Ok(Ok(page)) => ([(CONTENT_TYPE, "application/json")], page).into_response(),
+        Ok(Err(error)) => unrendered("the configuration", &*Box::<dyn Error>::from(error)),
+        Err(error) => unrendered("the configuration", &error),
+    }
+}
+
+fn config_text(gate: &Gate) -> serde_json::Result<String> {
     let (snapshot, off, origins) = (gate.engine().snapshot(), gate.switched_off(), gate.origins());
     let config = snapshot.as_deref().map(|snapshot| Config::of(snapshot, &off, &origins));
     let config = config.unwrap_or_default();
@@ -177,7 +211,7 @@ async fn config(State(gate): State<Arc<Gate>>) -> Response {
         .iter()
         .map(|off| SwitchedOffConfig { what: off.target.to_string(), until: off.until_text() })
         .collect();
-    Json(Config { ready: gate.is_ready(), switched_off, ..config }).into_response()
+    serde_json::to_string(&Config { ready: gate.is_ready(), switched_off, ..config })
 }
 
 impl<'a> Config<'a> {

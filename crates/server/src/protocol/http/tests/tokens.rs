@@ -143,7 +143,11 @@ async fn what_a_token_may_not_do_is_refused_and_charges_nothing() {
             "this token may not use the domain \"other\"".to_owned(),
         ),
         ("/v1/check", r#"{"policy": "tiered", "key": "k", "tier": "pro"}"#.to_owned(), lacks("tier")),
-        ("/v1/check", r#"{"policy": "search", "key": "k", "request_id": "x"}"#.to_owned(), lacks("request_id")),
+        (
+            "/v1/check",
+            r#"{"policy": "search", "key": "k", "request_id": "x"}"#.to_owned(),
+            lacks("request_id"),
+        ),
         (
             "/v1/check",
             format!(r#"{{"domain": "web", "descriptors": [{user}, "is_negative_hits": true}}]}}"#),

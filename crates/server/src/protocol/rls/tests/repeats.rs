@@ -47,10 +47,8 @@ async fn a_call_with_an_id_is_charged_once_however_its_message_arrives() {
 
 #[tokio::test]
 async fn what_is_wrong_with_an_id_has_a_status_of_its_own() {
-    let request_ids = tollgate::RequestIdSettings {
-        bytes_max: 2 * tollgate::RequestIdSettings::ID_BYTES,
-        tenant_parts: 1,
-    };
+    let request_ids =
+        tollgate::RequestIdSettings { bytes_max: 2 * tollgate::RequestIdSettings::ID_BYTES, tenant_parts: 1 };
     let engine = EngineSettings { request_ids, ..settings().engine };
     let gate = gate_with(RULES, GateSettings { engine, ..settings() });
     let mut client = client(serve(&gate).await.0, WINDOW_BYTES).await;
@@ -78,9 +76,7 @@ async fn what_is_wrong_with_an_id_has_a_status_of_its_own() {
 #[tokio::test]
 async fn an_id_needs_a_scope_of_its_own() {
     let body = framed(&message(&[of("ten")]));
-    for (scopes, status) in
-        [("", OK), ("scopes=check,request_id", OK), ("scopes=check", PERMISSION_DENIED)]
-    {
+    for (scopes, status) in [("", OK), ("scopes=check,request_id", OK), ("scopes=check", PERMISSION_DENIED)] {
         let gate = Arc::into_inner(gate_with(RULES, settings())).unwrap();
         let gate = Arc::new(gate.with_access(Access::of_lines(&format!("{TOKEN} {scopes}"))));
         let mut client = client(serve(&gate).await.0, WINDOW_BYTES).await;
