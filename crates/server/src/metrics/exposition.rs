@@ -324,7 +324,10 @@ impl Exposition {
         for (decided_by, value) in SHARED_BY.into_iter().zip(self.shared) {
             put(&mut family, &[("decided_by", decided_by.name())], value)?;
         }
+        let of_database = durable.as_ref().map(|(_, leases)| leases.unconfirmed).unwrap_or_default();
+        let unconfirmed = reservations::both(&leases.unconfirmed, &of_database);
         if shards.is_empty() {
+            reservations::encode_unconfirmed(&unconfirmed, encoder)?;
             return Ok(());
         }
         let help = "Questions to a shard of the store without an answer, by kind.";
@@ -374,7 +377,7 @@ impl Exposition {
         for shard in shards {
             family.encode_family(&[("shard", &*shard.name)])?.encode_gauge(&shard.breakers_open)?;
         }
-        reservations::encode_unconfirmed(&leases.unconfirmed, encoder)?;
+        reservations::encode_unconfirmed(&unconfirmed, encoder)?;
         encode_leases(leases, encoder)
     }
 }

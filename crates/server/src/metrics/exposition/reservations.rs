@@ -39,6 +39,18 @@ pub(super) fn encode(reservations: &ReservationStats, encoder: &mut DescriptorEn
     Ok(())
 }
 
+/// Those of the store and those of the database together.
+pub(super) fn both(one: &UnconfirmedStats, other: &UnconfirmedStats) -> UnconfirmedStats {
+    UnconfirmedStats {
+        waiting: one.waiting + other.waiting,
+        kept: one.kept + other.kept,
+        refused: one.refused + other.refused,
+        lost: one.lost + other.lost,
+        lost_booked_units: one.lost_booked_units.saturating_add(other.lost_booked_units),
+        lost_returned_units: one.lost_returned_units.saturating_add(other.lost_returned_units),
+    }
+}
+
 /// Settlements and bookings that a shared count has not confirmed at once.
 pub(super) fn encode_unconfirmed(
     settlements: &UnconfirmedStats,

@@ -1,6 +1,7 @@
 //! Three servers, and what happens to what they share.
 
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::thread;
 use std::time::Duration;
 
@@ -32,7 +33,7 @@ const OF_POSTGRES: &[(&str, &str)] = &[
 ];
 /// Settlements that are being retried, for Redis and for a database.
 const WAITING: &str = "ratelimit_unconfirmed_waiting";
-const OWED: [&str; 2] = ["ratelimit_durable_owed", "ratelimit_durable_waiting"];
+const OWED: [&str; 3] = [WAITING, "ratelimit_durable_owed", "ratelimit_durable_waiting"];
 
 fn launch(binary: &str, terms: &str) -> Launch {
     // Nothing is decided without the shared count, so that all that is charged is charged there.
@@ -82,44 +83,51 @@ pub fn pause_redis(binary: &str, pairs: u64) -> Settlements {
 
 /// The master is killed in the midst, and its replica takes over.
 ///
-/// Replication is asynchronous: what the master did last, the replica may not have. The master answers no operation
-/// before it has sent it to the replica, or in the same turn of its event loop. So only the last operations before the
-/// kill can be missing: those that the six clients had in flight, and the ones that were answered in that turn.
+/// Replication is asynchronous: what the master answered last, the replica may not have. The master sends its answers
+/// and the stream to its replica in the same turn of its event loop, so that only few operations can be missing.
 pub fn fail_over_redis(binary: &str, pairs: u64) -> Settlements {
     let mut redis = RedisSentinel::start();
     let servers = on_redis(binary, &redis.address());
     let load = Load::new(addresses(&servers), Keys::OneEach, pairs);
-    let mut killed_at = 0;
+    let mut kill = 0..=0;
     let attempts = load.run(|| {
         load.wait_for(50);
-        killed_at = load.operations();
-        redis.master.kill();
+        kill = around(&load, || redis.master.kill());
         redis.wait_for_failover();
     });
     wait_until_told(&servers, &[WAITING]);
     let settlements = Settlements::judge_each(&attempts, servers[0].http(), |attempt, charged| {
-        // The settlement is missing, or the reservation.
-        let can_be_missing = [ESTIMATE, attempt.used.saturating_sub(ESTIMATE)].contains(&charged);
-        if attempt.told == Told::Settled && can_be_missing && is_near(attempt, killed_at) {
-            Cause::Unreplicated
-        } else {
-            cause_told(attempt, charged)
+        let Attempt { told, used, operations: [reserved, settled], .. } = *attempt;
+        let is_settled = matches!(told, Told::Settled | Told::Pending);
+        let lacks_settlement = charged == ESTIMATE && kill.contains(&settled);
+        let lacks_reservation = charged == used.saturating_sub(ESTIMATE) && kill.contains(&reserved);
+        if is_settled && (lacks_settlement || lacks_reservation) {
+            return Cause::Unreplicated;
         }
+        cause_told(attempt, charged, &[])
     });
     Settlements { metrics: metrics(&servers, OF_REDIS), ..settlements }
 }
 
-/// How many operations around a kill may have been under way then.
-const NEAR: u64 = 200;
+/// Before a kill, so many operations may have been answered whose effect is not kept.
+const BEFORE: u64 = 100;
 
-/// Whether an operation of an attempt was answered shortly before the kill, or was under way then.
-fn is_near(attempt: &Attempt, killed_at: u64) -> bool {
-    attempt.operations.iter().any(|&operation| operation.abs_diff(killed_at) <= NEAR)
+/// Kills something. Tells which operations were answered shortly before, and until it was dead.
+fn around(load: &Load, kill: impl FnOnce()) -> RangeInclusive<u64> {
+    let before = load.operations();
+    kill();
+    before.saturating_sub(BEFORE)..=load.operations()
 }
 
-/// A caller that was not told that it succeeded may be charged with the estimate.
-fn cause_told(attempt: &Attempt, charged: u64) -> Cause {
-    if attempt.told != Told::Settled && charged == ESTIMATE { Cause::Told } else { Cause::Unexplained }
+/// A caller whose reservation was not confirmed may be charged with the estimate. So may one whose settlement was
+/// pending when a server was killed.
+fn cause_told(attempt: &Attempt, charged: u64, kills: &[RangeInclusive<u64>]) -> Cause {
+    let is_excused = match attempt.told {
+        Told::Settled => false,
+        Told::Pending => kills.iter().any(|kill| kill.contains(&attempt.operations[1])),
+        Told::Unavailable | Told::Unanswered => true,
+    };
+    if is_excused && charged == ESTIMATE { Cause::Told } else { Cause::Unexplained }
 }
 
 /// PostgreSQL is restarted in good order, then each server is killed and restarted, then PostgreSQL is killed.
@@ -133,19 +141,28 @@ pub fn restart_postgres(binary: &str, pairs: u64) -> Settlements {
     };
     let mut servers: Vec<Tollgate> = (0..SERVERS).map(start).collect();
     let load = Load::new(addresses(&servers), Keys::OneEach, pairs);
+    let mut kills = Vec::new();
     let attempts = load.run(|| {
         load.wait_for(15);
         postgres.stop_and_start();
-        for (server, percent) in servers.iter_mut().zip([35, 50, 65]) {
+        for (killed, percent) in [35, 50, 65].into_iter().enumerate() {
             load.wait_for(percent);
-            server.signal(Signal::KILL);
+            // A pending settlement is in the memory of its server alone, and dies with it.
+            wait_until_told(&servers, &OWED[..2]);
+            let server = &mut servers[killed];
+            kills.push(around(&load, || {
+                server.signal(Signal::KILL);
+                server.wait();
+            }));
             server.restart();
         }
         load.wait_for(80);
         postgres.restart();
     });
     wait_until_told(&servers, &OWED);
-    let settlements = Settlements::judge_each(&attempts, servers[0].http(), cause_told);
+    let settlements = Settlements::judge_each(&attempts, servers[0].http(), |attempt, charged| {
+        cause_told(attempt, charged, &kills)
+    });
     check_history(&postgres, &settlements);
     Settlements { metrics: metrics(&servers, OF_POSTGRES), ..settlements }
 }
