@@ -64,8 +64,8 @@ GET /admin/v1/openapi.json    what operators can change, with a token
 
 /// All routes of the admin listener.
 pub(crate) fn router(api: Api) -> Router {
-    let (api, metrics_pages) = (Arc::new(api), SharedRendering::default());
-    let config_pages = SharedRendering::default();
+    let api = Arc::new(api);
+    let (metrics_pages, config_pages) = (Arc::default(), Arc::default());
     let open = Router::new()
         .route("/", get(async || ABOUT))
         .route("/metrics", get(async move |State(gate), fields| metrics(&metrics_pages, gate, &fields).await))

@@ -1,6 +1,7 @@
 //! Responses that a client does not take, each attack against a server of its own: the allocator keeps what one attack took, which would
 //! hide what the next one takes.
 
+use tollgate_testkit::real::Launch;
 use tollgate_testkit::real::hostile::{Attack, Listener, Pace, attacks};
 
 use super::{Watched, launch};
@@ -9,8 +10,13 @@ use super::{Watched, launch};
 const EXPECTED: &str = "bounded, or GOAWAY";
 
 fn check(listener: Listener) {
+    check_with(launch, |attack| is_untaken(attack, listener));
+}
+
+fn check_with(launch: impl Fn() -> Launch, is_chosen: impl Fn(&Attack) -> bool) {
     let mut failures = Vec::new();
-    for attack in attacks().into_iter().filter(|attack| is_untaken(attack, listener)) {
+    for attack in attacks().into_iter().filter(is_chosen) {
+        let listener = attack.on;
         let watched = Watched::start(launch().flag("memory", "256MiB"));
         let tally = attack.run(&watched.tollgate, 1);
         let peak_bytes = watched.vitals.peak_growth_bytes();
@@ -36,4 +42,13 @@ fn http_holds_a_bounded_part_of_responses_that_are_not_taken() {
 #[test]
 fn admin_holds_a_bounded_part_of_responses_that_are_not_taken() {
     check(Listener::Admin);
+}
+
+/// A configuration of 10,000 policies is 800 KB of text, and no token is needed to ask for it.
+#[test]
+fn all_clients_that_wait_for_the_configuration_share_one_rendering() {
+    let policies: String =
+        (0..10_000).map(|number| format!("  policy-{number}: {{requests: 1, period: 1m}}\n")).collect();
+    let launch = || launch().rules("many.yaml", &format!("policies:\n{policies}"));
+    check_with(launch, |attack| attack.name.starts_with("the configuration"));
 }

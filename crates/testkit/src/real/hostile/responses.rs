@@ -34,6 +34,7 @@ pub(super) fn attacks() -> Vec<Attack> {
         untaken(Http, "answers to 128 descriptors, a window of one byte", long_answers),
         untaken(Admin, "the OpenAPI document, a window of one byte", documents),
         untaken(Admin, "metrics, a window of one byte", metrics),
+        untaken(Admin, "the configuration, a window of one byte", configuration),
         patient(Http, "takes none of its responses, answers every PING", "closed", stalled),
     ]
 }
@@ -120,6 +121,10 @@ fn documents(at: &Field) -> Tally {
 
 fn metrics(at: &Field) -> Tally {
     ask_all(at, (ADMIN_CONNECTIONS, REQUESTS), 1, |stream| get(stream, "/metrics", &[]))
+}
+
+fn configuration(at: &Field) -> Tally {
+    ask_all(at, (ADMIN_CONNECTIONS, REQUESTS), 1, |stream| get(stream, "/config", &[]))
 }
 
 /// Asks the admin API for a path with a valid token on many streams of 8 connections, as fast as one token may, and takes one byte of
