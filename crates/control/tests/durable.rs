@@ -14,7 +14,7 @@ use std::sync::Arc;
 use tollgate_control::{Kind, UsageDay, UsageFilter};
 use tollgate_core::{Cost, Holder, Outcome, Rate, SharedLimit, Span, TokenBucket};
 use tollgate_store::authority::breaker::State;
-use tollgate_store::authority::{Act, Failure, Question};
+use tollgate_store::authority::{Act, Failure, OnceAct, OnceId, Question};
 
 crate::on_both! {
     takes_books_and_gives_back,
@@ -31,6 +31,9 @@ crate::on_both! {
     a_damaged_counter_costs_nobody_else_an_answer,
     an_older_database_keeps_all_it_has,
     names_of_any_kind_are_kept,
+    what_has_an_id_counts_once_in_every_process,
+    an_id_is_forgotten_after_ten_minutes,
+    a_database_without_request_ids_is_brought_up_to_date,
 }
 
 async fn takes_books_and_gives_back(stand: &Stand) {
@@ -401,7 +404,9 @@ async fn an_older_database_keeps_all_it_has(stand: &Stand) {
     let (fleet, before) = (database.fleet().to_owned(), everything(&database).await);
     drop(database);
     // As the first version left it.
-    for table in ["counters", "leases", "usage_days", "commits", "past_counters", "settlements"] {
+    for table in
+        ["counters", "leases", "usage_days", "commits", "past_counters", "settlements", "request_ids"]
+    {
         stand.sql(&format!("DROP TABLE {table}"));
     }
     stand.sql("ALTER TABLE repeats DROP COLUMN finished");
@@ -409,7 +414,7 @@ async fn an_older_database_keeps_all_it_has(stand: &Stand) {
     stand.sql("DELETE FROM settings WHERE name = 'fleet_secret'");
     stand.sql("UPDATE settings SET value = '1' WHERE name = 'schema'");
     let database = stand.open().await;
-    assert_eq!(stand.sql("SELECT value FROM settings WHERE name = 'schema'"), "5");
+    assert_eq!(stand.sql("SELECT value FROM settings WHERE name = 'schema'"), "6");
     assert_eq!((database.fleet(), everything(&database).await), (&*fleet, before));
     check_verifies(&database, 20).await;
     granted(&authority(&database), take(1, &per_hour(10), 1)).await;
@@ -428,4 +433,88 @@ async fn names_of_any_kind_are_kept(stand: &Stand) {
     assert_eq!(history(&database, "a\u{fffd}b").await, 1);
     assert_eq!(history(&database, &long[..512]).await, 1);
     assert_eq!((count(stand, "usage_days"), used(stand, 1)), (4, 4));
+}
+
+fn once(number: u64, limit: &Arc<SharedLimit>, id: OnceId, act: OnceAct) -> Question {
+    question(number, limit, Act::Once(id, act))
+}
+
+async fn what_has_an_id_counts_once_in_every_process(stand: &Stand) {
+    let database = stand.open().await;
+    let authorities = [authority(&database), authority(&database)];
+    let limit = per_month(10);
+    let id = OnceId { number: (1 << 63) - 1, fingerprint: (1 << 63) - 2 };
+    let take = OnceAct::Take(Cost::new(4));
+    for number in 0..6 {
+        let grant = granted(&authorities[number % 2], once(1, &limit, id, take)).await;
+        assert_eq!((grant.decision.is_allowed(), grant.decision.remaining), (true, 6));
+        assert_eq!((grant.is_repeated, grant.is_conflict()), (number > 0, false));
+    }
+    // Those that arrive together as well.
+    let together = vec![once(2, &limit, id, take); 3];
+    let answers = authorities[0].ask_all(together, Duration::from_secs(10)).await;
+    let repeated: Vec<bool> = answers.iter().map(|answer| answer.unwrap().is_repeated).collect();
+    assert_eq!((repeated, used(stand, 2)), (vec![false, true, true], 4));
+    let near = OnceId { fingerprint: 1, ..id };
+    assert!(granted(&authorities[1], once(1, &limit, near, take)).await.is_conflict());
+    assert_eq!((used(stand, 1), history(&database, "acme").await), (4, 8));
+    // A denial is not remembered, a booking is, over the limit or not.
+    let denied = OnceId { number: 2, fingerprint: 1 };
+    for _ in 0..2 {
+        let grant = granted(&authorities[0], once(1, &limit, denied, OnceAct::Take(Cost::new(7)))).await;
+        assert_eq!((grant.decision.is_allowed(), grant.is_repeated), (false, false));
+    }
+    let booked = OnceId { number: 3, fingerprint: 1 };
+    for is_repeated in [false, true] {
+        let grant = granted(&authorities[0], once(1, &limit, booked, OnceAct::Book(Cost::new(8)))).await;
+        assert_eq!((grant.decision.is_allowed(), grant.is_repeated), (false, is_repeated));
+    }
+    assert_eq!(used(stand, 1), 12);
+    // Six have the id in common: the last of them that is denied elsewhere gives the units back.
+    for number in 1..=7 {
+        let undo = OnceAct::Undo { units: 4, undoes: false };
+        granted(&authorities[number % 2], once(1, &limit, id, undo)).await;
+        assert_eq!(used(stand, 1), if number < 6 { 12 } else { 8 }, "{number}");
+    }
+    assert!(!granted(&authorities[0], once(1, &per_month(20), id, take)).await.is_repeated);
+}
+
+async fn an_id_is_forgotten_after_ten_minutes(stand: &Stand) {
+    let database = stand.open().await;
+    let authority = authority(&database);
+    let limit = per_month(100);
+    let id = OnceId { number: 1, fingerprint: 1 };
+    for (second, is_repeated) in [(0, false), (599, true), (600, false), (1_199, true)] {
+        authority.make_up_time(Some(NOON_US + second * 1_000_000));
+        let grant = granted(&authority, once(1, &limit, id, OnceAct::Take(Cost::ONE))).await;
+        assert_eq!(grant.is_repeated, is_repeated, "after {second} s");
+    }
+    assert_eq!((used(stand, 1), count(stand, "request_ids")), (2, 1));
+    // Rows that are over are thrown away.
+    authority.make_up_time(Some(NOON_US + 2_000_000_000));
+    granted(&authority, take(1, &limit, 1)).await;
+    settle(&authority).await;
+    let mut tries = 0;
+    while count(stand, "request_ids") > 0 && tries < 500 {
+        tries += 1;
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(count(stand, "request_ids"), 0);
+}
+
+async fn a_database_without_request_ids_is_brought_up_to_date(stand: &Stand) {
+    let database = stand.open().await;
+    let limit = per_month(10);
+    granted(&authority(&database), take(1, &limit, 3)).await;
+    drop(database);
+    // As the version before left it.
+    stand.sql("DROP TABLE request_ids");
+    stand.sql("UPDATE settings SET value = '5' WHERE name = 'schema'");
+    let database = stand.open().await;
+    assert_eq!(stand.sql("SELECT value FROM settings WHERE name = 'schema'"), "6");
+    let id = OnceId { number: 1, fingerprint: 1 };
+    for _ in 0..2 {
+        granted(&authority(&database), once(1, &limit, id, OnceAct::Take(Cost::new(2)))).await;
+    }
+    assert_eq!((used(stand, 1), history(&database, "acme").await), (5, 5));
 }

@@ -70,7 +70,7 @@ async fn a_replica_keeps_the_secret(stand: &Stand) {
 async fn a_database_of_an_earlier_version_gets_a_secret() {
     let stand = Stand::sqlite();
     drop(stand.open().await);
-    stand.sql("DELETE FROM settings WHERE name = 'fleet_secret'; DROP TABLE past_counters; DROP TABLE settlements; UPDATE settings SET value = '3' WHERE name = 'schema'");
+    stand.sql("DELETE FROM settings WHERE name = 'fleet_secret'; DROP TABLE past_counters; DROP TABLE settlements; DROP TABLE request_ids; UPDATE settings SET value = '3' WHERE name = 'schema'");
     let [one, other] = [stand.open().await, stand.open().await];
     assert_eq!(one.fleet_secret().await.unwrap(), other.fleet_secret().await.unwrap());
 }

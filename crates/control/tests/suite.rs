@@ -418,14 +418,14 @@ async fn an_older_schema_is_brought_up_to_date(stand: &Stand) {
     drop(database);
     stand.sql("ALTER TABLE repeats DROP COLUMN finished");
     stand.sql(
-        "DROP INDEX audit_by_who; DROP INDEX audit_by_id; DROP TABLE past_counters; DROP TABLE settlements",
+        "DROP INDEX audit_by_who; DROP INDEX audit_by_id; DROP TABLE past_counters; DROP TABLE settlements; DROP TABLE request_ids",
     );
     stand.sql("DELETE FROM settings WHERE name = 'fleet_secret'");
     stand.sql("UPDATE settings SET value = '2' WHERE name = 'schema'");
     let database = stand.open().await;
     let again = make(&database, repeatable("key", "f", put(Kind::Quota, "a", "{}"))).await;
     assert!(again.is_repeat && !again.is_finished);
-    assert_eq!(stand.sql("SELECT value FROM settings WHERE name = 'schema'"), "5");
+    assert_eq!(stand.sql("SELECT value FROM settings WHERE name = 'schema'"), "6");
     check_verifies(&database, 1).await;
 }
 
@@ -433,7 +433,7 @@ async fn a_newer_schema_and_a_strange_table_are_refused(stand: &Stand) {
     drop(stand.open().await);
     stand.sql("UPDATE settings SET value = '99' WHERE name = 'schema'");
     let opened = Database::open(DatabaseSettings::new(stand.address())).await.map(drop);
-    assert_eq!(opened, Err(DatabaseError::Newer { found: 99, known: 5 }));
+    assert_eq!(opened, Err(DatabaseError::Newer { found: 99, known: 6 }));
     stand.sql("DELETE FROM settings");
     let opened = Database::open(DatabaseSettings::new(stand.address())).await.map(drop);
     assert!(matches!(opened, Err(DatabaseError::Settings(_))), "{opened:?}");

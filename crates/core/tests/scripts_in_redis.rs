@@ -269,9 +269,97 @@ fn of_settlements_of_one_reservation_the_first_counts_and_its_sender_may_repeat_
             };
             assert_eq!(settle(NOON, first), (0, left), "{limit:?}");
             assert_eq!(settle(NOON, other), (2, left), "{limit:?}: another is refused");
-            assert_eq!(settle(NOON, first), (0, left), "{limit:?}: it is repeated, and counts once");
+            let repeated = (Script::REPEATED, left);
+            assert_eq!(settle(NOON, first), repeated, "{limit:?}: it is repeated, and counts once");
             assert_eq!(settle(NOON + 1_001, late).0, 2, "{limit:?}: after the deadline");
         }
+    }
+}
+
+/// The limits that a request with an id may meet: places that are held have names of their own.
+fn counting_limits(period_ticks: u64) -> impl Iterator<Item = SharedLimit> {
+    let is_held = |limit: &SharedLimit| matches!(limit.limit(), Limit::Concurrency(_));
+    limits(period_ticks).into_iter().filter(move |limit| !is_held(limit))
+}
+
+#[test]
+fn what_has_an_id_counts_once_and_is_undone_after_the_last_of_its_users() {
+    let server = RedisServer::start();
+    let mut caller = ScriptCaller::new(server.client());
+    let any_moment = (1 << 53) - 1;
+    for limit in counting_limits(60_000_000) {
+        caller.client().run("FLUSHALL");
+        let all = limit.units().cast_signed();
+        let mut once = |(verb, units, third), id| {
+            let [outcome, _, left, _] = caller.once(NOON, &limit, (verb, units, third), id);
+            (outcome, left)
+        };
+        let (take, book) = ((Verb::TakeOnce, 2, 0), (Verb::BookOnce, 1, 0));
+        let undo = (Verb::UndoOnce, 2, limit.refund_moment(at(0), false));
+        assert!(undo.2 == 0 || undo.2 == any_moment);
+        assert_eq!(once(undo, [1, 7]), (0, all), "{limit:?}: nothing is to be undone");
+        assert_eq!(once(take, [1, 7]), (0, all - 2), "{limit:?}");
+        assert_eq!(once(take, [1, 7]), (8, all - 2), "{limit:?}: a repeat");
+        assert_eq!(once(take, [1, 8]), (10, all - 2), "{limit:?}: another request");
+        assert_eq!(once(undo, [1, 8]).1, all - 2, "{limit:?}: another request");
+        assert_eq!(once(book, [2, 9]), (0, all - 3), "{limit:?}");
+        assert_eq!(once(book, [2, 9]), (8, all - 3), "{limit:?}");
+        assert_eq!(once(undo, [1, 7]).1, all - 3, "{limit:?}: one of two was denied elsewhere");
+        assert_eq!(once(undo, [1, 7]).1, all - 1, "{limit:?}: both were");
+        assert_eq!(once(undo, [1, 7]).1, all - 1, "{limit:?}");
+        assert_eq!(once((Verb::TakeOnce, limit.units(), 0), [3, 7]).0 & 8, 0, "{limit:?}");
+        let denied = once((Verb::TakeOnce, limit.units(), 0), [4, 7]);
+        assert_ne!(denied.0, 0, "{limit:?}");
+        assert_eq!(
+            once((Verb::TakeOnce, limit.units(), 0), [4, 7]),
+            denied,
+            "{limit:?}: it is not remembered"
+        );
+        let back = (Verb::GiveBackOnce, 1, limit.refund_moment(at(NOON), false));
+        assert_eq!(once(back, [5, 7]), (0, all), "{limit:?}");
+        assert_eq!(once(back, [5, 7]), (8, all), "{limit:?}");
+    }
+}
+
+#[test]
+fn an_id_is_kept_for_ten_minutes_and_undone_where_it_was_counted() {
+    let server = RedisServer::start();
+    let mut caller = ScriptCaller::new(server.client());
+    for limit in counting_limits(60_000_000) {
+        caller.client().run("FLUSHALL");
+        assert_eq!(caller.once(NOON, &limit, (Verb::TakeOnce, 2, 0), [1, 7])[0], 0);
+        let left_ms = caller.client().run("PTTL key:id:1").integer();
+        assert!((595_000..=600_000).contains(&left_ms), "{left_ms}");
+        caller.client().run("PEXPIRE key:id:1 5000");
+        assert_eq!(caller.once(NOON, &limit, (Verb::TakeOnce, 2, 0), [1, 7])[0], 8);
+        assert!(caller.client().run("PTTL key:id:1").integer() <= 5_000, "a repeat keeps it no longer");
+        // In a later window, what this one has counted does not come back to that one.
+        let later = NOON + 2 * 86_400_000_000;
+        assert_eq!(call(&mut caller, &limit, later, (Verb::Take, 3, 0))[0], 0);
+        let undo = (Verb::UndoOnce, 2, limit.refund_moment(at(0), true));
+        let used =
+            [(); 2].map(|()| limit.units().cast_signed() - caller.once(later, &limit, undo, [1, 7])[2]);
+        assert_eq!(used, [3, 3], "{limit:?}");
+        assert_eq!(caller.client().run("EXISTS key:id:1").integer(), 0);
+    }
+}
+
+#[test]
+fn a_booking_over_the_limit_is_repeated_as_a_denial_until_there_is_room() {
+    let server = RedisServer::start();
+    let mut caller = ScriptCaller::new(server.client());
+    for limit in counting_limits(60_000_000) {
+        caller.client().run("FLUSHALL");
+        let book = (Verb::BookOnce, 5, 0);
+        assert_eq!(caller.once(NOON, &limit, book, [1, 7])[0], 0, "{limit:?}");
+        call(&mut caller, &limit, NOON, (Verb::Book, 3, 0)); // A queue lets one more wait.
+        let over = (Verb::BookOnce, 3, 0);
+        assert_eq!(caller.once(NOON, &limit, over, [2, 7])[0], 1, "{limit:?}");
+        assert_eq!(caller.once(NOON, &limit, over, [2, 7])[0], 9, "{limit:?}");
+        assert_eq!(caller.once(NOON, &limit, book, [1, 7])[0], 8, "{limit:?}: this one was not over");
+        let reset = (Verb::Reset, 0, 0);
+        call(&mut caller, &limit, NOON, reset);
+        assert_eq!(caller.once(NOON, &limit, over, [2, 7])[0], 8, "{limit:?}");
     }
 }
 

@@ -9,8 +9,8 @@ use std::time::Duration;
 use common::{ask, bucket, connect, fleet, question, remaining, started, take, until};
 use tollgate_core::{Concurrency, Cost, LeaseRest, Outcome, Span};
 use tollgate_redis::Authority;
-use tollgate_store::authority::{Act, Failure};
-use tollgate_testkit::real::redis::{RedisClient, RedisServer};
+use tollgate_store::authority::{Act, Failure, OnceAct, OnceId};
+use tollgate_testkit::real::redis::{RedisClient, RedisServer, Reply};
 
 fn text(server: &RedisServer) -> String {
     format!("redis://{}", server.address())
@@ -47,6 +47,72 @@ async fn takes_gives_back_and_resets() {
     assert!(ask(&authority, question(1, &limit, Act::Reset)).await.is_ok());
     assert_eq!(remaining(&authority, 1, &limit).await, 3);
     assert_eq!(remaining(&authority, 2, &limit).await, 3);
+}
+
+#[tokio::test]
+async fn what_has_an_id_counts_once() {
+    let server = RedisServer::start();
+    common::add_user(&server, &common::documented_rights()[0]);
+    let address = common::as_user(&text(&server));
+    let ([one, other], limit) = ([connect(&address).await, connect(&address).await], bucket(10));
+    let id = OnceId { number: (1 << 63) - 1, fingerprint: (1 << 63) - 2 };
+    let once = |id, act| question(1, &limit, Act::Once(id, act));
+    let take = OnceAct::Take(Cost::new(3));
+    for (number, authority) in [&one, &other, &one].into_iter().enumerate() {
+        let grant = ask(authority, once(id, take)).await.unwrap();
+        assert_eq!((grant.decision.is_allowed(), grant.decision.remaining), (true, 7));
+        assert_eq!((grant.is_repeated, grant.is_conflict()), (number > 0, false));
+    }
+    let near = OnceId { fingerprint: id.fingerprint - 1, ..id };
+    let other_request = ask(&other, once(near, take)).await.unwrap();
+    assert!(other_request.is_conflict() && !other_request.decision.is_allowed());
+    for left in [7, 7, 10, 10] {
+        ask(&one, once(id, OnceAct::Undo { units: 3, undoes: false })).await.unwrap();
+        assert_eq!(remaining(&one, 1, &limit).await, left);
+    }
+}
+
+/// What Redis does for a request without an id is what it did before there were ids.
+#[tokio::test]
+async fn a_request_without_an_id_costs_no_command_more() {
+    let server = RedisServer::start();
+    let (authority, limit) = (connect(&text(&server)).await, bucket(100));
+    let mut client = server.client();
+    let counted = |client: &mut RedisClient| {
+        ["evalsha", "time", "mget", "set", "del", "get"].map(|command| calls(client, command))
+    };
+    client.run("CONFIG RESETSTAT");
+    for _ in 0..5 {
+        ask(&authority, take(1, &limit)).await.unwrap();
+    }
+    assert_eq!(counted(&mut client), [5, 5, 5, 5, 0, 0]);
+    assert_eq!(client.run("KEYS *:id:*"), Reply::Array(Vec::new()));
+    let id = OnceId { number: 1, fingerprint: 1 };
+    client.run("CONFIG RESETSTAT");
+    ask(&authority, question(1, &limit, Act::Once(id, OnceAct::Take(Cost::ONE)))).await.unwrap();
+    assert_eq!(
+        counted(&mut client),
+        [1, 1, 2, 2, 0, 0],
+        "with one, it is looked up and written by the same script"
+    );
+}
+
+#[tokio::test]
+async fn a_grant_for_an_id_that_comes_too_late_is_undone_and_forgotten() {
+    let server = RedisServer::start();
+    let (authority, limit) = (connect(&text(&server)).await, bucket(10));
+    let id = OnceId { number: 5, fingerprint: 6 };
+    let once = || question(1, &limit, Act::Once(id, OnceAct::Take(Cost::new(3))));
+    server.freeze();
+    let failure = authority.ask(once(), None, Duration::from_millis(5)).await;
+    assert_eq!(failure, Err(Failure::TimedOut));
+    server.thaw();
+    until("it is undone", async || {
+        let exists = server.client().run("KEYS *:id:*");
+        (exists == Reply::Array(Vec::new()) && remaining(&authority, 1, &limit).await == 10).then_some(())
+    })
+    .await;
+    assert!(!ask(&authority, once()).await.unwrap().is_repeated);
 }
 
 #[tokio::test]

@@ -4,6 +4,7 @@
 mod history;
 mod outages;
 mod owed;
+mod repeats;
 
 use serde_json::{Value, json};
 use tollgate_testkit::real::postgres::PostgresServer;

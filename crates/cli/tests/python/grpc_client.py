@@ -1,5 +1,6 @@
 """What grpcio makes of the gRPC listener. Called as: grpc_client.py PORT PID PART; prints "fine" if that part holds.
-The part "ask" takes a list of requests, as JSON, and prints the answers.
+The part "ask" takes a list of requests, as JSON, and prints the answers. The part "repeat" takes one request and its metadata, and prints
+the code of the answer or of the error, and whether the server says that it was a repeat.
 
 There are no generated stubs: all messages are made from what the server's reflection says about itself.
 """
@@ -29,7 +30,7 @@ class Server:
         self.reflection = ProtoReflectionDescriptorDatabase(self.channel)
         self.pool = descriptor_pool.DescriptorPool(self.reflection)
 
-    def call(self, service, method, request, timeout=10):
+    def call(self, service, method, request, timeout=10, metadata=None, with_call=False):
         """A call of one request, made from a dictionary, and one response."""
         kind = self.pool.FindServiceByName(service).FindMethodByName(method)
         request_class, response_class = (
@@ -41,7 +42,8 @@ class Server:
             request_serializer=lambda message: message.SerializeToString(),
             response_deserializer=response_class.FromString,
         )
-        return stub(json_format.ParseDict(request, request_class()), timeout=timeout)
+        call = stub.with_call if with_call else stub
+        return call(json_format.ParseDict(request, request_class()), timeout=timeout, metadata=metadata)
 
     def ask(self, *descriptors, domain="d", timeout=10, **more):
         request = {"domain": domain, "descriptors": list(descriptors), **more}
@@ -233,11 +235,22 @@ def ask(server):
         print(json.dumps(json_format.MessageToDict(response)))
 
 
+def repeat(server):
+    asked = json.loads(sys.argv[4])
+    metadata = tuple(asked["metadata"].items())
+    try:
+        answer, call = server.call(RATE_LIMITS, "ShouldRateLimit", asked["request"], metadata=metadata, with_call=True)
+    except grpc.RpcError as error:
+        print(json.dumps([error.code().name, None]))
+        return
+    print(json.dumps([code(answer), dict(call.initial_metadata()).get("tollgate-repeated")]))
+
+
 PARTS = (answers, units, costs, denials, errors, parallel, deadline, health, draining)
 
 port, pid, part = sys.argv[1:4]
-if part == "ask":
-    ask(Server(port, int(pid)))
+if part in ("ask", "repeat"):
+    {"ask": ask, "repeat": repeat}[part](Server(port, int(pid)))
 else:
     {part.__name__: part for part in PARTS}[part](Server(port, int(pid)))
     print("fine")

@@ -11,6 +11,7 @@ mod hot_keys;
 mod leases;
 mod pins;
 mod processes;
+mod repeats;
 mod throttles;
 mod tls;
 

@@ -189,7 +189,7 @@ impl Engine {
         if let Some(id) = closed.id {
             match end {
                 SettleEnd::Failed(_) => self.ids.forget(id, now),
-                SettleEnd::Confirmed | SettleEnd::Pending => {
+                SettleEnd::Confirmed | SettleEnd::Repeated | SettleEnd::Pending => {
                     self.ids.settled(id, end == SettleEnd::Pending, now);
                 }
             }
@@ -205,11 +205,14 @@ impl Engine {
         answer: &Answer,
         now: Time,
     ) -> Option<SettleError> {
-        let end = settled.settling.end(answer.is_pending);
+        let end = match settled.settling.end(answer.is_pending) {
+            SettleEnd::Confirmed if answer.is_repeated => SettleEnd::Repeated,
+            end => end,
+        };
         self.end(closed, &settlement, end, now);
         match end {
             SettleEnd::Failed(error) => Some(error),
-            SettleEnd::Confirmed | SettleEnd::Pending => None,
+            SettleEnd::Confirmed | SettleEnd::Repeated | SettleEnd::Pending => None,
         }
     }
 

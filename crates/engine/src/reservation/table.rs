@@ -118,6 +118,8 @@ pub(crate) struct Closed {
 pub(crate) enum SettleEnd {
     /// It is done.
     Confirmed,
+    /// It was done before, under the same id.
+    Repeated,
     /// It is kept and retried.
     Pending,
     /// It changed nothing, and nothing will be retried.
@@ -277,6 +279,9 @@ impl Reservations {
                 self.table().insert(name, open);
             }
             return;
+        }
+        if end == SettleEnd::Repeated {
+            return; // It is counted where it was done.
         }
         let settled = if is_foreign { &self.settled_elsewhere } else { &self.settled };
         settled.fetch_add(1, Ordering::Relaxed);

@@ -11,8 +11,8 @@ use insta::assert_snapshot;
 use tollgate::core::{Span, TokenBucket};
 use tollgate::policy::{FileSpec, Unit};
 use tollgate::{
-    DecidedBy, Descriptor, Engine, HotStats, LeaseStats, OwnLimit, Request, ReservationStats, Source, Stats,
-    UnconfirmedStats, Verdict,
+    DecidedBy, Descriptor, Engine, HotStats, LeaseStats, OwnLimit, Request, RequestIdStats, ReservationStats,
+    Source, Stats, UnconfirmedStats, Verdict,
 };
 use tollgate_redis::ShardStats;
 

@@ -36,6 +36,15 @@ fn what_is_owed_is_read_as_it_was_written() {
         let settle = SettleOnce { change, counted_at: moment, deadline: moment, number, sender };
         check(&owed(Act::Settle(settle), Some(("a", "b"))));
     }
+    let id = OnceId { number: (1 << 63) - 1, fingerprint: (1 << 63) - 2 };
+    for act in [
+        OnceAct::Book(Cost::new(u64::MAX)),
+        OnceAct::GiveBack { units: 3, counted_at: moment },
+        OnceAct::Undo { units: 3, undoes: true },
+        OnceAct::Undo { units: 3, undoes: false },
+    ] {
+        check(&owed(Act::Once(id, act), Some(("a", "b"))));
+    }
     for condition in [Condition::IfCommitted, Condition::IfNotCommitted] {
         check(&Owed { condition, ..owed(Act::Book(Cost::new(1)), None) });
     }
@@ -43,7 +52,8 @@ fn what_is_owed_is_read_as_it_was_written() {
 
 #[test]
 fn what_grants_something_or_forgets_what_was_counted_is_not_kept() {
-    for act in [Act::Take(Cost::new(1)), Act::Peek(Cost::new(1)), Act::Reset] {
+    let once = Act::Once(OnceId { number: 1, fingerprint: 2 }, OnceAct::Take(Cost::new(1)));
+    for act in [Act::Take(Cost::new(1)), once, Act::Peek(Cost::new(1)), Act::Reset] {
         assert_eq!(owed(act, None).to_line(), None, "{act:?}");
     }
 }

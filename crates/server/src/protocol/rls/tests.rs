@@ -5,6 +5,7 @@ mod answers;
 mod grpc;
 mod manners;
 mod other_calls;
+mod repeats;
 mod requests;
 mod rough;
 mod served;

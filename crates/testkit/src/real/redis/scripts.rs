@@ -103,6 +103,22 @@ impl ScriptCaller {
         numbers(&self.client.command(&arguments))[0]
     }
 
+    /// Asks one thing of one key for the id of a request: a number, and what it is bound to.
+    pub fn once(
+        &mut self,
+        now_us: u64,
+        limit: &SharedLimit,
+        ask: (Verb, u64, u64),
+        id: [u64; 2],
+    ) -> [i64; 4] {
+        let around = Time::from_ticks(now_us);
+        let counter = Counter { key: b"key", limit, key_hash: 0, around, asks: &[] };
+        let mut arguments = self.arguments(Some(now_us), &[counter]);
+        add_ask(&mut arguments, |put| CallWriter::once(limit, ask, id, put));
+        let arguments: Vec<&[u8]> = arguments.iter().map(Vec::as_slice).collect();
+        numbers(&self.client.command(&arguments))[0]
+    }
+
     /// Calls a script, and gives its four numbers for every ask.
     pub fn call(&mut self, now_us: Option<u64>, counters: &[Counter<'_>]) -> Vec<[i64; 4]> {
         let arguments = self.arguments(now_us, counters);

@@ -104,6 +104,24 @@ async fn ask_scoped(gate: &Arc<Gate>, path: &str, body: &str) -> (u16, String) {
 }
 
 #[tokio::test]
+async fn a_request_id_needs_a_scope_of_its_own() {
+    let body = r#"{"policy": "search", "key": "k", "request_id": "x"}"#;
+    let settle = r#"{"reservation": "00", "cost": 1, "request_id": "x"}"#;
+    for (scopes, checked, settled) in [
+        ("", 200, 404),
+        ("scopes=check,reserve,request_id", 200, 404),
+        ("scopes=check,reserve", 403, 403),
+        ("scopes=request_id", 403, 403),
+    ] {
+        let lines = format!("0123456789abcdef {scopes}");
+        let gate = Arc::new(Arc::into_inner(gate()).unwrap().with_access(Access::of_lines(&lines)));
+        assert_eq!(ask_scoped(&gate, "/v1/check", body).await.0, checked, "{scopes}");
+        assert_eq!(ask_scoped(&gate, "/v1/settle", settle).await.0, settled, "{scopes}");
+        assert_eq!(gate.engine().request_id_stats().held, usize::from(checked == 200), "{scopes}");
+    }
+}
+
+#[tokio::test]
 async fn what_a_token_may_not_do_is_refused_and_charges_nothing() {
     let gate = Arc::new(Arc::into_inner(gate()).unwrap().with_access(Access::of_lines(SCOPED)));
     let user = r#"{"entries": [{"key": "user", "value": "ann"}]"#;
@@ -125,6 +143,11 @@ async fn what_a_token_may_not_do_is_refused_and_charges_nothing() {
             "this token may not use the domain \"other\"".to_owned(),
         ),
         ("/v1/check", r#"{"policy": "tiered", "key": "k", "tier": "pro"}"#.to_owned(), lacks("tier")),
+        (
+            "/v1/check",
+            r#"{"policy": "search", "key": "k", "request_id": "x"}"#.to_owned(),
+            lacks("request_id"),
+        ),
         (
             "/v1/check",
             format!(r#"{{"domain": "web", "descriptors": [{user}, "is_negative_hits": true}}]}}"#),
