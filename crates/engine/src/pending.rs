@@ -98,7 +98,7 @@ pub(crate) struct Asked {
     /// Where this process keeps what it has of the limit, if units of it are leased.
     pub(crate) purse: Option<u64>,
     /// The id of the request at this counter, if it has one.
-    pub(crate) once: Option<AskedOnce>,
+    pub(crate) once: Option<Box<AskedOnce>>,
 }
 
 impl Asked {
@@ -172,7 +172,7 @@ impl Pending {
     /// Gives back what this process has taken, as if nobody had asked.
     pub(crate) fn abandon(self, engine: &Engine, now: Time) {
         give_back_here(engine, &self.taken, now);
-        for once in self.asked.iter().filter_map(|asked| asked.once) {
+        for once in self.asked.iter().filter_map(|asked| asked.once.as_deref()) {
             engine.ids.let_go(once.there.name, now);
         }
         engine.put_back(&self.spent, now);
@@ -332,7 +332,7 @@ impl Pending {
         match self.answer.rulings[asked.index].decided_by {
             DecidedBy::Authority => {
                 let (question, pin) = self.questions[at].clone();
-                let act = match asked.once {
+                let act = match &asked.once {
                     Some(once) => Act::Once(once.id, OnceAct::Book(asked.cost)),
                     None => Act::Book(asked.cost),
                 };
@@ -396,8 +396,8 @@ impl Pending {
         let limit = engine.share_of(self.keeper(at), &asked.limit, asked.terms.percent);
         let charge =
             Charge { key: asked.key, limit: &limit, cost: asked.cost, intent: asked.intent, shadow: false };
-        if let Some(once) = asked.once {
-            return self.decide_once(engine, (asked, &once), &charge, now);
+        if let Some(once) = &asked.once {
+            return self.decide_once(engine, (asked, once), &charge, now);
         }
         let (decision, holder) = match asked.intent {
             Intent::Take => engine.ledger.acquire(charge.key, charge.limit, charge.cost, now),
@@ -497,7 +497,7 @@ fn undo(question: &Question, grant: &Grant) -> Option<Question> {
 
 /// What became of a limit that was asked under an id.
 fn end_asked(engine: &Engine, asked: &Asked, is_kept: bool, now: Time) {
-    match asked.once {
+    match &asked.once {
         Some(once) if is_kept => engine.ids.confirm(once.there.name, now),
         Some(once) => drop(engine.ids.let_go(once.there.name, now)),
         None => {}

@@ -56,18 +56,18 @@ async fn what_has_an_id_counts_once() {
     let address = common::as_user(&text(&server));
     let ([one, other], limit) = ([connect(&address).await, connect(&address).await], bucket(10));
     let id = OnceId { number: (1 << 63) - 1, fingerprint: (1 << 63) - 2 };
-    let once = |id, act| question(1, &limit, Act::Once(id, act));
+    let asked = |id, act| question(1, &limit, Act::Once(id, act));
     let take = OnceAct::Take(Cost::new(3));
     for (number, authority) in [&one, &other, &one].into_iter().enumerate() {
-        let grant = ask(authority, once(id, take)).await.unwrap();
+        let grant = ask(authority, asked(id, take)).await.unwrap();
         assert_eq!((grant.decision.is_allowed(), grant.decision.remaining), (true, 7));
         assert_eq!((grant.is_repeated, grant.is_conflict()), (number > 0, false));
     }
     let near = OnceId { fingerprint: id.fingerprint - 1, ..id };
-    let other_request = ask(&other, once(near, take)).await.unwrap();
+    let other_request = ask(&other, asked(near, take)).await.unwrap();
     assert!(other_request.is_conflict() && !other_request.decision.is_allowed());
     for left in [7, 7, 10, 10] {
-        ask(&one, once(id, OnceAct::Undo { units: 3, undoes: false })).await.unwrap();
+        ask(&one, asked(id, OnceAct::Undo { units: 3, undoes: false })).await.unwrap();
         assert_eq!(remaining(&one, 1, &limit).await, left);
     }
 }

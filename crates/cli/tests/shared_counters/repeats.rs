@@ -150,7 +150,7 @@ fn a_denied_request_is_not_remembered_and_neither_is_what_it_undoes() {
         let two = [("here", "ann"), ("user", "ann")];
         for number in 0..3 {
             let (status, answer) = ask(&server, "/v1/check", &descriptors(&two, Some("x")));
-            assert_eq!((status, &answer["repeated"] == &json!(true)), (200, number > 0), "{answer}");
+            assert_eq!((status, answer["repeated"] == json!(true)), (200, number > 0), "{answer}");
         }
         assert_eq!(remaining(&server, &two), [LIMIT - 1, LIMIT - 1]);
     }

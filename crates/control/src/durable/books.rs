@@ -305,7 +305,7 @@ impl Books {
                 self.past.retain(|(key, _), _| *key != asked.question.key);
                 asked.standing(state, Outcome::ALLOWED)
             }
-            Act::Settle(settle) => return self.settle(asked, state, settle),
+            Act::Settle(settle) => return Ok(self.settle(asked, state, settle)),
             Act::Once(id, act) => return self.once(asked, state, id, act),
             Act::Release(_) => return Err(Failure::Refused),
         };
@@ -313,20 +313,20 @@ impl Books {
     }
 
     /// A settlement of a reservation: the first under a number counts, and its sender may repeat it.
-    fn settle(&mut self, asked: &Asked<'_>, state: &mut State, settle: SettleOnce) -> Answer {
+    fn settle(&mut self, asked: &Asked<'_>, state: &mut State, settle: SettleOnce) -> Grant {
         let SettleOnce { change, counted_at, deadline, number, sender } = settle;
         let place = (asked.question.key, number);
         match self.settlements.get(&place) {
             Some(first) if first.sender == sender => {
                 let decision = asked.standing(state, Outcome::ALLOWED);
-                return Ok(Grant { is_repeated: true, ..asked.grant(decision) });
+                return Grant { is_repeated: true, ..asked.grant(decision) };
             }
             None if asked.at <= deadline => {}
-            Some(_) | None => return Ok(asked.grant(asked.standing(state, Outcome::Busy))),
+            Some(_) | None => return asked.grant(asked.standing(state, Outcome::Busy)),
         }
         let deadline_us = deadline.ticks().saturating_mul(asked.limit.tick().length_us());
         self.settlements.insert(place, FirstSettlement { sender, deadline_us, is_new: true });
-        Ok(asked.grant(match change {
+        asked.grant(match change {
             SettleChange::Book(units) => {
                 self.count(asked, units);
                 asked.limit.limit().decide(state, Ask::book(Cost::new(units), asked.key_at))
@@ -335,7 +335,7 @@ impl Books {
                 self.give_back(asked, state, Refund { units, counted_at, undoes: false, now: asked.at });
                 asked.standing(state, Outcome::ALLOWED)
             }
-        }))
+        })
     }
 
     /// What is left of a lease. It comes back once, because the lease is gone then; and not after its deadline, since others count on that.

@@ -195,7 +195,7 @@ impl Meeting<'_> {
             settles,
             terms,
             purse,
-            once,
+            once: once.map(Box::new),
         });
         let SharedCounter { name: key, limit } = counter;
         let account = account.map(AccountOf::written);

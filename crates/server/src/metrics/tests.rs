@@ -288,6 +288,21 @@ fn the_process() {
     # HELP ratelimit_reservation_booked_units Units that were booked beyond estimates.
     # TYPE ratelimit_reservation_booked_units counter
     ratelimit_reservation_booked_units_total 8
+    # HELP ratelimit_request_ids_held Request ids that this process remembers, one for each counter that was charged.
+    # TYPE ratelimit_request_ids_held gauge
+    ratelimit_request_ids_held 0
+    # HELP ratelimit_request_ids_bytes Memory of remembered request ids.
+    # TYPE ratelimit_request_ids_bytes gauge
+    ratelimit_request_ids_bytes 0
+    # HELP ratelimit_request_ids_repeated Requests that were charged before under their id.
+    # TYPE ratelimit_request_ids_repeated counter
+    ratelimit_request_ids_repeated_total 0
+    # HELP ratelimit_request_ids_conflicts Requests that came with the id of another request.
+    # TYPE ratelimit_request_ids_conflicts counter
+    ratelimit_request_ids_conflicts_total 0
+    # HELP ratelimit_request_ids_refused Requests that were refused because too many request ids were remembered.
+    # TYPE ratelimit_request_ids_refused counter
+    ratelimit_request_ids_refused_total 0
     # EOF
     "#);
     metrics.observe_reload(false);

@@ -162,10 +162,10 @@ enum Refusal {
 impl From<Refusal> for tonic::Status {
     fn from(refusal: Refusal) -> tonic::Status {
         match &refusal {
-            Refusal::TooManyDescriptors { .. } | Refusal::TooManyEntries { .. } => {
-                tonic::Status::invalid_argument(refusal.to_string())
-            }
-            Refusal::RequestId(_) | Refusal::Request(RequestError::HeldNotRepeated) => {
+            Refusal::TooManyDescriptors { .. }
+            | Refusal::TooManyEntries { .. }
+            | Refusal::RequestId(_)
+            | Refusal::Request(RequestError::HeldNotRepeated) => {
                 tonic::Status::invalid_argument(refusal.to_string())
             }
             Refusal::Request(RequestError::IdConflict) => tonic::Status::already_exists(refusal.to_string()),

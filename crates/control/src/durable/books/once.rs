@@ -70,9 +70,7 @@ impl Books {
 
     /// The answer to a request that was counted before, or to another one with its id.
     fn repeat(&mut self, asked: &Asked<'_>, state: &mut State, id: OnceId, known: KnownId) -> Grant {
-        let decision = if known.fingerprint != id.fingerprint {
-            asked.standing(state, Outcome::Busy)
-        } else {
+        let decision = if known.fingerprint == id.fingerprint {
             let users = known.users.saturating_add(1);
             let known = KnownId { users, is_changed: true, ..known };
             self.ids.insert((asked.question.key, id.number), known);
@@ -82,6 +80,8 @@ impl Books {
                 // A booking beyond the limit was counted and denied: how the key stands now is the answer.
                 asked.limit.limit().decide(state, Ask::peek(Cost::ZERO, asked.key_at))
             }
+        } else {
+            asked.standing(state, Outcome::Busy)
         };
         Grant { is_repeated: true, ..asked.grant(decision) }
     }

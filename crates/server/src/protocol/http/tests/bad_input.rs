@@ -126,7 +126,7 @@ async fn wrong_fields() {
     ];
     assert_snapshot!(told("/v1/check", &bodies).await, @r#"
     {"polcy": "search", "key": "x"}
-      400 bad_request: polcy: unknown field `polcy`, expected one of `domain`, `descriptors`, `hits_addend`, `policy`, `key`, `cost`, `tier` at line 1 column 8
+      400 bad_request: polcy: unknown field `polcy`, expected one of `domain`, `descriptors`, `hits_addend`, `policy`, `key`, `cost`, `tier`, `request_id` at line 1 column 8
     {"policy": "search", "policy": "search", "key": "x"}
       400 bad_request: duplicate field `policy` at line 1 column 29
     {"policy": 5, "key": "x"}

@@ -185,7 +185,7 @@ async fn what_is_wrong_is_said() {
     /v1/reserve {"domain": "web", "descriptors": [{"entries": [{"key": "user", "value": "x"}], "hits_adden
       400 bad_request: descriptors[0] has `hits_addend` or `is_negative_hits`: a reservation has one estimate, the `hits_addend` of the request
     /v1/check {"policy": "tokens", "key": "a", "expires_in": 1}
-      400 bad_request: expires_in: unknown field `expires_in`, expected one of `domain`, `descriptors`, `hits_addend`, `policy`, `key`, `cost`, `tier` at line 1 column 45
+      400 bad_request: expires_in: unknown field `expires_in`, expected one of `domain`, `descriptors`, `hits_addend`, `policy`, `key`, `cost`, `tier`, `request_id` at line 1 column 45
     /v1/settle 
       400 bad_request: the body is empty: send {"reservation": "...", "cost": 123} with the `reservation` that /v1/reserve gave
     /v1/settle []
@@ -199,7 +199,7 @@ async fn what_is_wrong_is_said() {
     /v1/settle {"reservation": "NAME", "cost": -1}
       400 bad_request: cost: invalid type: integer `-1`, expected a whole number from 0 to 18446744073709551615 at line 1 column 94
     /v1/settle {"reservation": "NAME", "cost": 1, "more": 1}
-      400 bad_request: more: unknown field `more`, expected `reservation` or `cost` at line 1 column 101
+      400 bad_request: more: unknown field `more`, expected one of `reservation`, `cost`, `request_id` at line 1 column 101
     /v1/settle {"reservation": "garbage", "cost": 1}
       400 bad_request: `reservation`: this is not a reservation: send back the `reservation` that was given, as it is
     /v1/settle {"reservation": "OTHER", "cost": 1}

@@ -171,7 +171,7 @@ async fn what_a_token_may_not_do_is_refused_and_charges_nothing() {
         assert_eq!(ask_scoped(&gate, path, &body).await, (403, told), "{path} {body}");
     }
     let metrics = gate.metrics_text().unwrap();
-    assert!(metrics.contains("ratelimit_unauthorized_total{protocol=\"http\"} 9\n"), "{metrics}");
+    assert!(metrics.contains("ratelimit_unauthorized_total{protocol=\"http\"} 10\n"), "{metrics}");
     assert!(
         metrics.contains("ratelimit_requests_total{protocol=\"http\",outcome=\"allowed\"} 0\n"),
         "{metrics}"

@@ -42,7 +42,7 @@ pub(super) struct Request<'a> {
     timeout: Option<&'a [u8]>,
     authorization: Option<&'a [u8]>,
     own_token: Option<&'a [u8]>,
-    request_id: Option<&'a [u8]>,
+    id: Option<&'a [u8]>,
 }
 
 impl<'a> Request<'a> {
@@ -95,7 +95,7 @@ impl<'a> Request<'a> {
                 &mut self.content_length
             }
             _ if is_of_connection(name) => return Err(Malformed),
-            _ if name == REQUEST_ID.as_bytes() => &mut self.request_id,
+            _ if name == REQUEST_ID.as_bytes() => &mut self.id,
             _ if name == access::TOKEN_FIELD.as_str().as_bytes() => &mut self.own_token,
             _ => return Ok(()),
         };
@@ -139,7 +139,7 @@ impl<'a> Request<'a> {
             && self.encoding.is_none_or(|told| told == b"identity")
             && self.content_length.is_none()
             && self.host.is_none()
-            && self.request_id.is_none();
+            && self.id.is_none();
         if !is_usual {
             return None;
         }
@@ -169,7 +169,7 @@ impl<'a> Request<'a> {
             (b"grpc-timeout", self.timeout),
             (token_field.as_str().as_bytes(), self.own_token),
             (b"authorization", self.authorization),
-            (REQUEST_ID.as_bytes(), self.request_id),
+            (REQUEST_ID.as_bytes(), self.id),
         ];
         for (name, value) in fields {
             if let Some(value) = value {

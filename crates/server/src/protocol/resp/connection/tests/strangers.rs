@@ -119,7 +119,7 @@ async fn a_stranger_that_never_ceases_to_send_is_sent_away() {
 #[tokio::test(start_paused = true)]
 async fn a_stranger_that_takes_its_answers_slowly_is_sent_away() {
     let within = STRANGER_TIME + Duration::from_secs(1);
-    is_sent_away(within, async |client| {
+    let sent_away = is_sent_away(within, async |client| {
         let (mut answers, mut commands) = tokio::io::split(client);
         let send = async { while commands.write_all(&b"PING\r\n".repeat(100)).await.is_ok() {} };
         let take = async {
@@ -128,8 +128,8 @@ async fn a_stranger_that_takes_its_answers_slowly_is_sent_away() {
             }
         };
         tokio::join!(send, take);
-    })
-    .await;
+    });
+    Box::pin(sent_away).await;
 }
 
 #[tokio::test(start_paused = true)]
