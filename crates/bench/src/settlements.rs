@@ -25,7 +25,10 @@ pub(crate) struct SettlementsArgs {
 }
 
 const QUICK_PAIRS: u64 = 1_000;
-const SCENES: [(&str, fn(&str, u64) -> Settlements); 3] = [
+/// What a scene is called, and what plays it with a program and so many pairs.
+type Scene = (&'static str, fn(&str, u64) -> Settlements);
+
+const SCENES: [Scene; 3] = [
     ("Redis: a pause of 5 ms every 200 ms", pause_redis),
     ("Redis: SIGKILL of the master, failover", fail_over_redis),
     ("PostgreSQL: restart, SIGKILL; SIGKILL of each server", restart_postgres),

@@ -47,8 +47,9 @@ fn admin_holds_a_bounded_part_of_responses_that_are_not_taken() {
 /// A configuration of 10,000 policies is 800 KB of text, and no token is needed to ask for it.
 #[test]
 fn all_clients_that_wait_for_the_configuration_share_one_rendering() {
-    let policies: String =
-        (0..10_000).map(|number| format!("  policy-{number}: {{requests: 1, period: 1m}}\n")).collect();
-    let launch = || launch().rules("many.yaml", &format!("policies:\n{policies}"));
+    let policies: Vec<String> =
+        (0..10_000).map(|number| format!("  policy-{number}: {{requests: 1, period: 1m}}")).collect();
+    let rules = format!("policies:\n{}\n", policies.join("\n"));
+    let launch = || launch().rules("many.yaml", &rules);
     check_with(launch, |attack| attack.name.starts_with("the configuration"));
 }

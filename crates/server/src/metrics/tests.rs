@@ -201,8 +201,18 @@ fn the_process() {
     metrics.observe_saved_config(6);
     metrics.observe_config_failure();
     metrics.observe_config_unheld(2);
-    let others =
-        ["protocol", "rule", "_duration", "_admin_", "_kill_switch", "_banned", "_unmatched", "_clock_"];
+    let others = [
+        "protocol",
+        "rule",
+        "_duration",
+        "_admin_",
+        "_kill_switch",
+        "_banned",
+        "_unmatched",
+        "_clock_",
+        "_request_ids_",
+        "_reservation",
+    ];
     let unlabelled = |line: &str| !others.iter().any(|part| line.contains(part));
     assert_snapshot!(lines(&metrics, unlabelled), @r#"
     # TYPE ratelimit_decisions counter
@@ -261,6 +271,17 @@ fn the_process() {
     # HELP tollgate_build_info What is running.
     # TYPE tollgate_build_info gauge
     tollgate_build_info{version="0.1.0"} 1
+    # EOF
+    "#);
+    metrics.observe_reload(false);
+    assert!(text(&metrics).contains("ratelimit_config_last_load_success 0\n"));
+}
+
+#[test]
+fn reservations_and_request_ids() {
+    let metrics = Metrics::new(0.8);
+    let is_meant = |line: &str| line.contains("_reservation") || line.contains("_request_ids_");
+    assert_snapshot!(lines(&metrics, is_meant), @r#"
     # HELP ratelimit_reservations_open Reservations that are not settled yet.
     # TYPE ratelimit_reservations_open gauge
     ratelimit_reservations_open 2
@@ -303,10 +324,7 @@ fn the_process() {
     # HELP ratelimit_request_ids_refused Requests that were refused because too many request ids were remembered.
     # TYPE ratelimit_request_ids_refused counter
     ratelimit_request_ids_refused_total 0
-    # EOF
     "#);
-    metrics.observe_reload(false);
-    assert!(text(&metrics).contains("ratelimit_config_last_load_success 0\n"));
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! The same for durable limits, whose counts are in PostgreSQL. A connection that breaks at the commit is tested in
-//! crates/control/tests/durable_faults.rs and lost_commit.rs.
+//! `crates/control/tests/durable_faults.rs` and `lost_commit.rs`.
 
 use std::thread;
 use std::time::Duration;
