@@ -179,7 +179,8 @@ impl Engine {
     /// ([`Pin::DATABASE`]). Without, they count in this process alone.
     #[must_use]
     pub fn with_database(self) -> Engine {
-        Engine { durable: Some(Fleet::durable(self.leases.seed())), ..self }
+        let cap_bytes = self.settings.ledger.cap_bytes;
+        Engine { durable: Some(Fleet::durable(self.leases.seed(), cap_bytes)), ..self }
     }
 
     /// Whether durable limits are counted in a database.
@@ -193,7 +194,8 @@ impl Engine {
     pub fn sharing(self, secret: &[u8]) -> Engine {
         self.tenants().set_shared(true);
         self.set_fleet_secret(secret);
-        Engine { fleet: Some(Fleet::new(secret, self.leases.seed())), ..self }
+        let cap_bytes = self.settings.ledger.cap_bytes;
+        Engine { fleet: Some(Fleet::new(secret, self.leases.seed(), cap_bytes)), ..self }
     }
 
     /// Seals leases and reservations with a secret of the fleet from now on, so that its other processes can check them. The first

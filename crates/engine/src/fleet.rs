@@ -70,13 +70,13 @@ const ONE_SHARD: ShardId = ShardId(1);
 
 impl Fleet {
     /// Those who know this secret. It may be empty: names then still do not collide, but every reader of the store can tell whose they are.
-    pub(crate) fn new(secret: &[u8], seed: u64) -> Fleet {
-        Fleet::with_purses(secret, PursesSettings::new(seed))
+    pub(crate) fn new(secret: &[u8], seed: u64, cap_bytes: usize) -> Fleet {
+        Fleet::with_purses(secret, PursesSettings::new(seed).within(cap_bytes))
     }
 
     /// Those who count in the same database. Its counters have no secret names: what they count for whom stands beside them.
-    pub(crate) fn durable(seed: u64) -> Fleet {
-        Fleet::with_purses(&[], PursesSettings::durable(seed))
+    pub(crate) fn durable(seed: u64, cap_bytes: usize) -> Fleet {
+        Fleet::with_purses(&[], PursesSettings::durable(seed).within(cap_bytes))
     }
 
     fn with_purses(secret: &[u8], purses: PursesSettings) -> Fleet {

@@ -57,6 +57,19 @@ impl PursesSettings {
         }
     }
 
+    /// What one key takes with its limit and its place in the maps, measured with durable quotas.
+    const KEY_BYTES: usize = 1 << 10;
+    /// The part of the memory for counters that keys with a purse may take besides: one in so many.
+    const MEMORY_ONE_IN: usize = 16;
+
+    /// No more keys than fit beside so many bytes of counters. The others are decided by the authority.
+    #[must_use]
+    pub const fn within(self, cap_bytes: usize) -> PursesSettings {
+        let fitting = cap_bytes / PursesSettings::MEMORY_ONE_IN / PursesSettings::KEY_BYTES;
+        let keys_max = if fitting < self.keys_max { fitting } else { self.keys_max };
+        PursesSettings { keys_max, ..self }
+    }
+
     /// What a server needs where the authority is a database: that takes longer to answer and is away for longer, and does not mind who else has units.
     pub const fn durable(seed: u64) -> PursesSettings {
         PursesSettings {

@@ -402,6 +402,13 @@ fn there_is_room_for_so_many_keys() {
     assert_eq!(node.purses.take_errands(10).len(), 2);
 }
 
+#[test]
+fn keys_with_a_purse_fit_beside_the_counters() {
+    let keys_max = |cap_bytes| PursesSettings::new(1).within(cap_bytes).keys_max;
+    assert_eq!((keys_max(256 << 20), keys_max(1 << 30)), (1 << 14, 1 << 16));
+    assert_eq!(keys_max(1 << 40), PursesSettings::new(1).keys_max);
+}
+
 /// How many units a node asks for that wants many, at this moment.
 fn largest_block(node: &Node, now: Time) -> u64 {
     for _ in 0..20 {

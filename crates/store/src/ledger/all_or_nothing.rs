@@ -4,6 +4,7 @@
 //! two, another request may have been faster; then what was taken is given back and the request is denied. So
 //! concurrent requests may for a moment see a denial that no order of them would give, but never an admission.
 
+use smallvec::SmallVec;
 use tollgate_core::{Decision, Holder, Intent, Limit, Refund, Time};
 
 use super::{Charge, Ledger};
@@ -62,6 +63,9 @@ impl Ledger {
     }
 }
 
+/// Indices of charges. Most requests have a handful, a request may have thousands.
+type Order = SmallVec<[usize; 8]>;
+
 /// The charges of one request while they are being taken.
 struct Request<'a> {
     ledger: &'a Ledger,
@@ -73,14 +77,13 @@ struct Request<'a> {
 impl Request<'_> {
     /// Takes what every enforced limit has just admitted. If one of them has changed its mind, nothing is taken.
     fn take(&mut self, decisions: &mut [Decision]) -> bool {
-        let mut last = None;
-        while let Some(next) = self.next_in_order(last) {
-            decisions[next] = self.take_one(next);
-            if !decisions[next].is_allowed() {
-                self.give_back_before(next, decisions);
+        let order = self.order();
+        for (taken, &index) in order.iter().enumerate() {
+            decisions[index] = self.take_one(index);
+            if !decisions[index].is_allowed() {
+                self.give_back_all(&order[..taken], decisions);
                 return false;
             }
-            last = Some(next);
         }
         true
     }
@@ -106,13 +109,11 @@ impl Request<'_> {
         }
     }
 
-    /// Gives back what was taken before `failed`, and shows what is left then.
-    fn give_back_before(&mut self, failed: usize, decisions: &mut [Decision]) {
-        let mut last = None;
-        while let Some(next) = self.next_in_order(last).filter(|&next| next != failed) {
-            self.give_back(next);
-            decisions[next] = self.ledger.decide(&peek(&self.charges[next]), self.now);
-            last = Some(next);
+    /// Gives back what was taken, and shows what is left then.
+    fn give_back_all(&mut self, taken: &[usize], decisions: &mut [Decision]) {
+        for &index in taken {
+            self.give_back(index);
+            decisions[index] = self.ledger.decide(&peek(&self.charges[index]), self.now);
         }
     }
 
@@ -132,14 +133,13 @@ impl Request<'_> {
         }
     }
 
-    /// The enforced charge that follows `last` in the order of the keys. A request has a handful of charges: searching is
-    /// cheaper than sorting somewhere.
-    fn next_in_order(&self, last: Option<usize>) -> Option<usize> {
-        let place = |index: usize| (self.charges[index].key.tag(self.charges[index].limit), index);
-        (0..self.charges.len())
-            .filter(|&index| !self.charges[index].shadow && self.charges[index].intent == Intent::Take)
-            .filter(|&index| last.is_none_or(|last| place(index) > place(last)))
-            .min_by_key(|&index| place(index))
+    /// The enforced charges in the order of their keys.
+    fn order(&self) -> Order {
+        let is_taken = |charge: &Charge<'_>| !charge.shadow && charge.intent == Intent::Take;
+        let mut order: Order =
+            (0..self.charges.len()).filter(|&index| is_taken(&self.charges[index])).collect();
+        order.sort_unstable_by_key(|&index| (self.charges[index].key.tag(self.charges[index].limit), index));
+        order
     }
 }
 
