@@ -73,7 +73,7 @@ pub enum Verb {
     /// As [`Verb::GiveBack`], for the id of a request.
     GiveBackOnce = -12,
     /// One request of that id was denied elsewhere. If no other has the id, the units come back and the id is forgotten. The third value is
-    /// [`NUMBER_MAX`] where it does not matter when they were counted.
+    /// the largest number where it does not matter when they were counted.
     UndoOnce = -13,
 }
 

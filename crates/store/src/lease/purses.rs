@@ -349,7 +349,7 @@ impl Purses {
     }
 
     /// Has blocks be small at first: a process that ends without returning its blocks loses them, and the
-    /// one before this has. They double with every [`CAUTION_STEP`].
+    /// one before this has. They double with every minute.
     pub fn begin_cautiously(&self, now: Time) {
         self.cautious_since.store(now.ticks(), Ordering::Relaxed); // orders nothing else
         self.caution.store(CAUTION_MAX, Ordering::Relaxed);
