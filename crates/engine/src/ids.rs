@@ -161,7 +161,7 @@ impl Ids {
         u128::from_le_bytes(name)
     }
 
-    /// Nobody else remembers or forgets until it is dropped.
+    /// Locks the table until the guard is dropped.
     pub(crate) fn memory(&self, now: Time) -> Memory<'_> {
         // A panic of another thread is not a reason to stop deciding.
         Memory { ids: self, table: self.table.lock().unwrap_or_else(PoisonError::into_inner), now }
@@ -175,7 +175,7 @@ impl Ids {
         }
     }
 
-    /// One that had the charge in common was denied. If nobody else has it, it is forgotten and to be undone: the moment of the charge.
+    /// A request that shared the charge was denied. Returns when the charge was made if no other request keeps it.
     pub(crate) fn let_go(&self, name: u128, now: Time) -> Option<Time> {
         let table = &mut self.memory(now).table;
         let entry = table.entries.get_mut(&name)?;

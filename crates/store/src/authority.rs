@@ -125,7 +125,7 @@ pub enum OnceAct {
     Take(Cost),
     /// As [`Act::Book`]. It is remembered, over the limit or not.
     Book(Cost),
-    /// As [`Act::GiveBack`] of units that nobody has used.
+    /// As [`Act::GiveBack`] of unused units.
     GiveBack {
         /// How many units.
         units: u64,
